@@ -1,0 +1,115 @@
+"""The only reader of time and chance, and the parent of background tasks.
+
+Everything above takes a `Clock` and an `Entropy`, so that a simulation can own both. Nothing else
+in the package may read the clock, draw a random number or start a task without a parent.
+"""
+
+import asyncio
+import os
+import random
+import time
+from collections.abc import Coroutine
+from typing import Any, Protocol
+
+
+class Clock(Protocol):
+    """Two readings of time: one that humans share and one that only moves forward."""
+
+    def now_ms(self) -> int:
+        """Wall-clock time in milliseconds since the epoch; it may jump."""
+
+    def monotonic_s(self) -> float:
+        """Seconds from some start; never goes back. Deadlines and durations use this."""
+
+
+class Entropy(Protocol):
+    """A source of chance."""
+
+    def token(self, size: int) -> bytes:
+        """That many unpredictable bytes."""
+
+    def below(self, bound: int) -> int:
+        """A number in [0, bound)."""
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def now_ms(self) -> int:
+        """Wall-clock time in milliseconds since the epoch; it may jump."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_s(self) -> float:
+        """Seconds from some start; never goes back."""
+        return time.monotonic()
+
+
+class SystemEntropy:
+    """The operating system's source of randomness."""
+
+    def token(self, size: int) -> bytes:
+        """That many unpredictable bytes."""
+        return os.urandom(size)
+
+    def below(self, bound: int) -> int:
+        """A number in [0, bound)."""
+        return int.from_bytes(os.urandom(8), "big") % bound
+
+
+class SeededEntropy:
+    """Chance that repeats: for simulations and tests, never for ids that outlive a process."""
+
+    def __init__(self, seed: str) -> None:
+        self._random = random.Random(seed)  # noqa: S311 - repeatable on purpose
+
+    def token(self, size: int) -> bytes:
+        """That many bytes of the seed's stream."""
+        return self._random.randbytes(size)
+
+    def below(self, bound: int) -> int:
+        """A number in [0, bound) of the seed's stream."""
+        return self._random.randrange(bound)
+
+
+class Tasks:
+    """The parent of background tasks: it keeps them alive, hears their failure, ends them all.
+
+    A failure is a bug or a named fatal condition; it is kept, and `failed` and `close` raise it, so
+    that a component never dies in silence.
+    """
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[Any]] = set()
+        self._failure: asyncio.Future[None] | None = None
+
+    def spawn(self, work: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
+        """Run `work` until it ends or `close` is called."""
+        if self._failure is None:
+            self._failure = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(work, name=name)
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    async def failed(self) -> None:
+        """Wait until a task fails, then raise what it raised."""
+        if self._failure is None:
+            self._failure = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._failure)
+
+    async def close(self) -> None:
+        """Cancel what runs, wait for it, and raise the first failure if nobody heard it yet."""
+        for task in list(self._running):
+            task.cancel()
+        while self._running:
+            await asyncio.wait(list(self._running))
+        if self._failure is not None and self._failure.done() and not self._failure.cancelled():
+            self._failure.result()
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None and self._failure is not None and not self._failure.done():
+            self._failure.set_exception(error)

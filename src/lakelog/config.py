@@ -1,0 +1,1 @@
+"""Options of a broker: TOML and environment in, frozen values out."""

@@ -1,0 +1,1 @@
+"""A domain state as canonical bytes. Pure."""

@@ -1,0 +1,1 @@
+"""The kinds of record of a domain log and their bytes. Pure."""

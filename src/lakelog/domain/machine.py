@@ -1,0 +1,1 @@
+"""apply: what a record of the domain log means. Pure."""

@@ -1,0 +1,1 @@
+"""The state of a domain: what its records add up to. Pure."""

@@ -1,0 +1,1 @@
+"""Which batches share the next WAL object. Pure."""

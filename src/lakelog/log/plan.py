@@ -1,0 +1,1 @@
+"""Which bytes of which objects answer a read. Pure."""

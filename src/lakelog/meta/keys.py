@@ -1,0 +1,1 @@
+"""Names of the keys and logs, in one place. Pure."""

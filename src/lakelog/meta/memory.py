@@ -1,0 +1,1 @@
+"""A metadata store in memory: for tests and simulations."""

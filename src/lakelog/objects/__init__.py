@@ -1,0 +1,1 @@
+"""The object store: immutable files by key behind one port."""

@@ -1,0 +1,1 @@
+"""An object store in memory: for tests and simulations."""
