@@ -1,0 +1,1 @@
+"""The pytest plugin: a broker for your own tests."""
