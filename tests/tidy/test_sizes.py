@@ -61,6 +61,7 @@ def test_a_suppressed_warning_carries_a_code_and_a_reason() -> None:
     for path in sources():
         for number, line in enumerate(path.read_text().splitlines(), 1):
             comment = line.partition("# noqa")[2] or line.partition("# type: ignore")[2]
-            if comment and path != Path(__file__) and " - " not in comment:
+            reason = " - " in comment or "#" in comment  # mypy wants the reason behind a second "#"
+            if comment and path != Path(__file__) and not reason:
                 bare.append(f"{path.relative_to(ROOT)}:{number}")
     assert not bare

@@ -1,0 +1,311 @@
+"""A connection's bytes to frames, and frames to headers and messages; no I/O.
+
+Rules of `FrameReader`:
+
+- A frame that is handed out owns its memory: it is never a view of a buffer that is used again.
+- Bytes are copied at most once on the way: small frames out of the scratch buffer, large ones not
+  at all once they are under way, because they are received into their own memory.
+- Memory follows what was received, never what was claimed: at most 4 times the bytes received plus
+  64 KiB. A claim is believed up to the size of the largest frame that the connection has completed.
+- An idle connection holds no buffer of its own.
+"""
+
+import struct
+from typing import TypeAlias, TypeVar
+
+from msgspec import Struct
+
+from lakelog.wire.apis import (
+    APIS,
+    Api,
+    ApiKey,
+    request_header_version,
+    response_header_version,
+)
+from lakelog.wire.codec import decode, encode
+from lakelog.wire.errors import EncodeError, ProtocolError
+from lakelog.wire.schema import Buffer
+from lakelog.wire.varints import skip_tags
+
+KIB = 1024
+MIB = 1024 * KIB
+SMALL_FRAME_BYTES_MAX = 64 * KIB
+"""A frame up to this size passes through the scratch buffer."""
+
+SCRATCH_BYTES = 64 * KIB
+"""A good size for a scratch buffer."""
+
+GROWTH = 3
+"""Old and new memory together are then 4 times what was received."""
+
+MERGED_BYTES_MAX = 4 * KIB
+"""Up to here copying the first part is cheaper than sending one part more."""
+
+SIZE_BYTES = 4
+HEAD = struct.Struct(">ih")  # the size of the frame, and the API key that begins it
+REQUEST_HEADER = struct.Struct(">hhih")  # key, version, correlation id, length of the client id
+RESPONSE_HEAD = struct.Struct(">ii")  # the size of the frame, and the correlation id
+CORRELATION = struct.Struct(">i")
+
+Message = TypeVar("Message", bound=Struct)
+Frame: TypeAlias = memoryview
+
+
+class FrameLimits(Struct, frozen=True):
+    """How large a frame may be: in general, and for APIs with a limit of their own."""
+
+    size_min: int
+    size_max: int
+    size_max_by_api: dict[int, int] = {}
+
+    def check(self, size: int, key: int) -> None:
+        """Refuse a size that this API does not allow."""
+        if not self.size_min <= size <= self.size_max_by_api.get(key, self.size_max):
+            raise ProtocolError(f"a frame that begins with {key} cannot have {size} bytes")
+
+    def check_any(self, size: int) -> None:
+        """Refuse a size that no API allows."""
+        if not self.size_min <= size <= max(self.size_max, *self.size_max_by_api.values(), 0):
+            raise ProtocolError(f"a frame cannot have {size} bytes")
+
+
+# The objects made of a hostile request take up to 24 times its bytes: its size bounds them.
+REQUEST_LIMITS = FrameLimits(
+    size_min=8,
+    size_max=2 * MIB,
+    size_max_by_api={
+        ApiKey.PRODUCE: 100 * MIB,
+        ApiKey.JOIN_GROUP: 16 * MIB,
+        ApiKey.SYNC_GROUP: 16 * MIB,
+    },
+)
+"""For a client that may do what it asks for."""
+
+UNAUTHENTICATED_LIMITS = FrameLimits(size_min=8, size_max=512 * KIB)
+"""For a client that has not said yet who it is."""
+
+RESPONSE_LIMITS = FrameLimits(size_min=4, size_max=256 * MIB)
+"""For the client's side of a connection."""
+
+
+class FrameReader:
+    """Cuts the bytes of one connection into frames; made for `asyncio.BufferedProtocol`.
+
+    `scratch` may be shared by all connections of a loop that reads when a socket is ready (the
+    selector loop, uvloop): there `get_buffer` and `updated` follow each other with nothing between.
+    It may not be shared on a proactor loop, whose reads are under way at the same time.
+    """
+
+    __slots__ = (
+        "_believed",
+        "_broken",
+        "_filled",
+        "_frame",
+        "_head",
+        "_scratch",
+        "_size",
+        "limits",
+    )
+
+    def __init__(self, scratch: bytearray, limits: FrameLimits = REQUEST_LIMITS) -> None:
+        self.limits = limits
+        self._scratch = memoryview(scratch)
+        self._head = b""  # the beginning of a frame, as long as its API key is not complete
+        self._frame: bytearray | None = None
+        self._size = 0  # of the frame under way
+        self._filled = 0
+        self._believed = SMALL_FRAME_BYTES_MAX
+        self._broken = False
+
+    def get_buffer(self, _hint: int) -> memoryview:
+        """Where the next bytes are to be received."""
+        if self._frame is not None and self._size > SMALL_FRAME_BYTES_MAX:
+            return memoryview(self._frame)[self._filled :]
+        return self._scratch
+
+    def updated(self, count: int) -> list[Frame | ProtocolError]:
+        """The frames that `count` more received bytes complete.
+
+        An error stands last: answer what comes before it, then close. Nothing follows it.
+        """
+        found: list[Frame | ProtocolError] = []
+        if self._broken:
+            return found
+        if self._frame is not None and self._size > SMALL_FRAME_BYTES_MAX:
+            self._filled += count
+            self._settle(self._frame, found)
+            return found
+        position = 0
+        try:
+            while position < count:
+                if self._frame is None:
+                    position = self._begin(position, count, found)
+                else:
+                    position = self._continue(self._frame, position, count, found)
+        except ProtocolError as reason:
+            self._broken = True
+            self._head = b""
+            found.append(reason)
+        return found
+
+    def _begin(self, position: int, count: int, found: list[Frame | ProtocolError]) -> int:
+        """Read the head of a frame, and the whole frame if it is there."""
+        if self._head or count - position < HEAD.size:
+            return self._begin_slowly(position, count)
+        size: int
+        size, key = HEAD.unpack_from(self._scratch, position)
+        self.limits.check(size, key)
+        start = position + SIZE_BYTES
+        end = start + size
+        if end <= count:
+            found.append(memoryview(bytes(self._scratch[start:end])))
+            return end
+        self._start(size)
+        return start
+
+    def _begin_slowly(self, position: int, count: int) -> int:
+        """Read a head that comes in pieces."""
+        stop = min(count, position + HEAD.size - len(self._head))
+        self._head += self._scratch[position:stop]
+        if len(self._head) >= SIZE_BYTES:
+            self.limits.check_any(int.from_bytes(self._head[:SIZE_BYTES], "big", signed=True))
+        if len(self._head) < HEAD.size:
+            return stop
+        size, key = HEAD.unpack(self._head)
+        self.limits.check(size, key)
+        frame = self._start(size)
+        frame[: HEAD.size - SIZE_BYTES] = self._head[SIZE_BYTES:]
+        self._filled = HEAD.size - SIZE_BYTES
+        self._head = b""
+        return stop
+
+    def _start(self, size: int) -> bytearray:
+        """Make room for a frame, or for as much of it as is believed."""
+        self._size = size
+        self._filled = 0
+        self._frame = bytearray(min(size, self._believed))
+        return self._frame
+
+    def _continue(
+        self, frame: bytearray, position: int, count: int, found: list[Frame | ProtocolError]
+    ) -> int:
+        """Copy into the frame under way what the scratch buffer holds of it."""
+        stop = min(count, position + len(frame) - self._filled)
+        end = self._filled + stop - position
+        # Through a view: a bytearray would first make a copy of what is assigned to its slice.
+        memoryview(frame)[self._filled : end] = self._scratch[position:stop]
+        self._filled = end
+        self._settle(frame, found)
+        return stop
+
+    def _settle(self, frame: bytearray, found: list[Frame | ProtocolError]) -> None:
+        """Hand out the frame under way if it is complete, or give it more room if it is full."""
+        if self._filled == self._size:
+            found.append(memoryview(frame).toreadonly())
+            self._frame = None
+            self._believed = max(self._believed, self._size)
+        elif self._filled == len(frame):
+            # A new object, because the loop still holds a view of the old one.
+            larger = bytearray(min(self._size, GROWTH * self._filled))
+            larger[: self._filled] = frame
+            self._frame = larger
+
+
+class RequestHeader(Struct, frozen=True, gc=False):
+    """What stands before the body of a request; the body begins at `body_start` of the frame."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body_start: int
+
+
+def parse_request_header(frame: Frame) -> RequestHeader:
+    """The header of a request of an API we know, in whatever version it says.
+
+    The client id keeps its two-byte length in header version 2. It is only ever shown, so bytes in
+    it that are not UTF-8 are replaced instead of refused, as Kafka does.
+    """
+    if len(frame) < REQUEST_HEADER.size:
+        raise ProtocolError("a request has no complete header")
+    key, version, correlation_id, length = REQUEST_HEADER.unpack_from(frame)
+    api = APIS.get(key)
+    if api is None:
+        raise ProtocolError(f"there is no API {key}")
+    position = REQUEST_HEADER.size
+    client_id = None
+    if length >= 0:
+        position += length
+        if position > len(frame):
+            raise ProtocolError("a client id reaches beyond the request")
+        client_id = str(frame[REQUEST_HEADER.size : position], "utf-8", "replace")
+    elif length != -1:
+        raise ProtocolError(f"a client id cannot have {length} bytes")
+    if version >= api.flexible_from:
+        position = _skip_header_tags(frame, position)
+    return RequestHeader(key, version, correlation_id, client_id, position)
+
+
+def encode_response(
+    header: RequestHeader, message: Struct, version: int | None = None
+) -> list[Buffer]:
+    """A whole response frame, as parts.
+
+    `version` is the version of the answer where it is not the request's own: an ApiVersions request
+    in an unknown version is answered in version 0.
+    """
+    spoken = header.api_version if version is None else version
+    header_version = response_header_version(APIS[header.api_key], spoken)
+    tags = b"\0" if header_version else b""
+    parts = encode(message, spoken)
+    size = CORRELATION.size + len(tags) + sum(map(len, parts))
+    return _with_head(RESPONSE_HEAD.pack(size, header.correlation_id) + tags, parts)
+
+
+def encode_request(
+    api: Api, version: int, correlation_id: int, client_id: str | None, message: Struct
+) -> list[Buffer]:
+    """A whole request frame, as parts."""
+    name = (client_id or "").encode()
+    length = -1 if client_id is None else len(name)
+    try:
+        header = REQUEST_HEADER.pack(api.key, version, correlation_id, length) + name
+    except struct.error as reason:
+        raise EncodeError(f"the header of {api.name} v{version}: {reason}") from reason
+    header += b"\0" if request_header_version(api, version) == 2 else b""
+    parts = encode(message, version)
+    size = len(header) + sum(map(len, parts))
+    return _with_head(CORRELATION.pack(size) + header, parts)
+
+
+def decode_response(kind: type[Message], version: int, frame: Frame) -> tuple[int, Message]:
+    """The correlation id and the message of a response frame."""
+    if len(frame) < CORRELATION.size:
+        raise ProtocolError("a response has no complete header")
+    (correlation_id,) = CORRELATION.unpack_from(frame)
+    position = CORRELATION.size
+    if response_header_version(API_BY_RESPONSE[kind], version):
+        position = _skip_header_tags(frame, position)
+    message, _ = decode(kind, version, frame, position)
+    return correlation_id, message
+
+
+API_BY_RESPONSE: dict[type[Struct], Api] = {api.response: api for api in APIS.values()}
+"""The API that a response class belongs to."""
+
+
+def _skip_header_tags(frame: Frame, position: int) -> int:
+    try:
+        count = frame[position]
+        return skip_tags(frame, position + 1, len(frame), count) if count else position + 1
+    except IndexError:
+        raise ProtocolError("a header ends too soon") from None
+
+
+def _with_head(head: bytes, parts: list[Buffer]) -> list[Buffer]:
+    if parts and len(parts[0]) <= MERGED_BYTES_MAX:
+        parts[0] = head + parts[0]
+    else:
+        parts.insert(0, head)
+    return parts
