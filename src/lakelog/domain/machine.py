@@ -1,1 +1,208 @@
-"""apply: what a record of the domain log means. Pure."""
+"""apply: what a record of the domain log means. Pure, deterministic, the same everywhere.
+
+A record is decoded and checked whole before anything changes (rule 10); bad content is a refused
+outcome, a record that cannot be understood raises `Corrupt` and stops the domain at it (rule 11).
+A record whose stamp is not newer than its writer's last has no effect (rule 3), and neither has
+one of a new incarnation that does not begin with `Hello` (rule 8).
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from lakelog.domain.envelope import Record, decode_record
+from lakelog.domain.events import (
+    Barrier,
+    Commit,
+    Create,
+    Drop,
+    Event,
+    ExpireProducers,
+    Genesis,
+    Hello,
+    Horizon,
+    Swap,
+    Trim,
+    Upgrade,
+)
+from lakelog.domain.judge import commit
+from lakelog.domain.outcomes import Applied, Done, Ignored, Outcome, Swapped, Trimmed
+from lakelog.domain.state import LEVEL_MAX, DomainState
+from lakelog.model.failures import Corrupt
+from lakelog.streams.objects import digest
+from lakelog.streams.table import NONE
+
+
+def apply(state: DomainState, data: bytes | memoryview) -> Applied:
+    """Fold the next record into the state and say what became of each of its events."""
+    return apply_record(state, decode_record(data, level_max=LEVEL_MAX))
+
+
+def apply_record(state: DomainState, record: Record) -> Applied:
+    """Fold the next record, decoded and checked already, into the state."""
+    _check_place(state, record)
+    state.position += 1
+    if not _is_news(state, record):
+        return Applied(state.position, record, (Ignored(),) * len(record.events))
+    state.writers[record.writer] = record.stamp
+    outcomes = tuple(_EFFECTS[type(event)](state, record, event) for event in record.events)
+    if state.index.is_sparse():
+        state.pack()
+    return Applied(state.position, record, outcomes)
+
+
+def _check_place(state: DomainState, record: Record) -> None:
+    """Rule 15: a log begins with its Genesis and holds no other; rule 12: levels are known."""
+    if state.position == 0 and not isinstance(record.events[0], Genesis):
+        raise Corrupt("the domain log does not begin with Genesis")
+    for event in record.events:
+        if isinstance(event, Genesis | Upgrade) and event.level > LEVEL_MAX:
+            raise Corrupt(f"the domain is at level {event.level}, this version knows {LEVEL_MAX}")
+        if isinstance(event, Genesis) and state.position > 0:
+            _check_founder(state, event)
+
+
+def _check_founder(state: DomainState, event: Genesis) -> None:
+    """Two brokers may found a log at once: the second Genesis is a repeat, or a stranger's."""
+    if (event.cluster_id, event.domain) != (state.cluster_id, state.domain):
+        raise Corrupt(
+            f"the log of domain {state.domain} of cluster {state.cluster_id} holds the Genesis of"
+            f" domain {event.domain} of cluster {event.cluster_id}"
+        )
+
+
+def _is_news(state: DomainState, record: Record) -> bool:
+    last = state.writers.get(record.writer)
+    if last is not None and record.stamp <= last:
+        return False
+    if last is not None and record.stamp.incarnation == last.incarnation:
+        return True
+    return isinstance(record.events[0], Hello | Genesis)
+
+
+def _create(state: DomainState, _: Record, event: Create) -> Done:
+    state.streams.add(
+        event.streams.tolist(),
+        topic=event.topic,
+        first_partition=event.first_partition,
+        position=state.position,
+    )
+    return Done()
+
+
+def _genesis(state: DomainState, _: Record, event: Genesis) -> Done:
+    state.cluster_id, state.domain = event.cluster_id, event.domain
+    state.level = max(state.level, event.level)  # a repeated Genesis takes no Upgrade back
+    return Done()
+
+
+def _hello(state: DomainState, record: Record, event: Hello) -> Done:
+    state.supported[record.writer] = event.supported_level
+    return Done()
+
+
+def _horizon(state: DomainState, _: Record, event: Horizon) -> Done:
+    state.horizon_ms = max(state.horizon_ms, event.time_ms)
+    return Done()
+
+
+def _upgrade(state: DomainState, _: Record, event: Upgrade) -> Done:
+    state.level = max(state.level, event.level)
+    return Done()
+
+
+def _drop(state: DomainState, _: Record, event: Drop) -> Done:
+    for stream in event.streams.tolist():
+        row = state.streams.row_of.get(stream)
+        if row is None:
+            continue
+        state.index.trim(state.streams, row, int(state.streams.columns.arrays["head"][row]))
+        state.producers.forget(state.producers.of_stream(row).tolist(), expired=False)
+        state.streams.remove(stream, position=state.position)
+    return Done()
+
+
+def _trim(state: DomainState, _: Record, event: Trim) -> Trimmed:
+    """Log starts move forward only, and never beyond the head (T6)."""
+    columns = state.streams.columns.arrays
+    log_starts = np.full(len(event.streams), -1, dtype=np.int64)
+    for number, stream in enumerate(event.streams.tolist()):
+        row = state.streams.row_of.get(stream)
+        if row is None:
+            continue
+        wanted = min(int(event.offsets[number]), int(columns["head"][row]))
+        if wanted > int(columns["log_start"][row]):
+            gone_bytes = state.index.trim(state.streams, row, wanted)
+            columns["log_start"][row] = wanted
+            columns["live_bytes"][row] -= gone_bytes
+            columns["gone_bytes"][row] += gone_bytes
+            columns["changed"][row] = state.position
+        log_starts[number] = columns["log_start"][row]
+    return Trimmed(log_starts)
+
+
+def _expire_producers(state: DomainState, _: Record, event: ExpireProducers) -> Done:
+    """B9: nothing younger than the Horizon is forgotten, or a late commit could land twice."""
+    rows = state.producers.older_than(min(event.cutoff_ms, state.horizon_ms))
+    columns = state.streams.columns.arrays
+    for row in rows.tolist():
+        stream_row = int(state.producers.columns.arrays["stream"][row])
+        if int(columns["producer"][stream_row]) == row:
+            columns["producer"][stream_row] = NONE
+        columns["changed"][stream_row] = state.position
+    state.producers.forget(rows.tolist(), expired=True)
+    return Done()
+
+
+def _swap(state: DomainState, _: Record, event: Swap) -> Swapped:
+    """T4: the file must cover exactly what trimming left of its range, made of what it was."""
+    row = state.streams.row_of.get(event.stream)
+    if row is None:
+        return Swapped(False, "the stream is gone")
+    ordered = state.index.rows(state.streams, row)
+    starts = state.index.columns.arrays["start"][ordered]
+    ends = state.index.columns.arrays["end"][ordered]
+    inside = (starts >= event.start) & (ends <= event.end)
+    old = ordered[inside]
+    if not len(old) or int(ends[inside][-1]) != event.end:
+        return Swapped(False, "the range does not end where an entry ends")
+    if int(starts[inside][0]) != event.start and int(old[0]) != int(ordered[0]):
+        return Swapped(False, "the range does not begin where an entry begins")
+    names = {digest(state.objects.name(int(o))) for o in state.index.columns["object"][old]}
+    if not names <= set(event.replaces):
+        return Swapped(False, "the range holds objects that the file was not made of")
+    columns = state.streams.columns.arrays
+    held_bytes = int(state.index.columns.arrays["byte_length"][old].sum())
+    state.index.replace(
+        state.streams,
+        row,
+        old,
+        {
+            "stream": row,
+            "start": int(starts[inside][0]),
+            "end": event.end,
+            "object": state.objects.add(event.file, size_bytes=event.size_bytes),
+            "byte_start": 0,
+            "byte_length": event.size_bytes,
+            "max_timestamp": event.max_timestamp_ms,
+        },
+    )
+    columns["live_bytes"][row] += event.size_bytes - held_bytes
+    columns["changed"][row] = state.position
+    return Swapped(True)
+
+
+_EFFECTS: Final[dict[type[Event], Callable[[DomainState, Record, Any], Outcome]]] = {
+    Barrier: lambda _state, _record, _event: Done(),
+    Commit: lambda state, _record, event: commit(state, event),
+    Create: _create,
+    Drop: _drop,
+    ExpireProducers: _expire_producers,
+    Genesis: _genesis,
+    Hello: _hello,
+    Horizon: _horizon,
+    Swap: _swap,
+    Trim: _trim,
+    Upgrade: _upgrade,
+}

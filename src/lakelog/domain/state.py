@@ -1,1 +1,90 @@
-"""The state of a domain: what its records add up to. Pure."""
+"""The state of a domain: what its records add up to. Pure.
+
+The tables are packed and changed in place, because a copy a record would cost more than the
+record; only `machine.apply` changes them. Everything that `apply` may know is in here (rule 9).
+"""
+
+from typing import Final
+
+import numpy as np
+
+from lakelog.domain.envelope import Stamp
+from lakelog.streams.columns import Int64s
+from lakelog.streams.index import Index
+from lakelog.streams.objects import ObjectTable
+from lakelog.streams.producers import ProducerTable
+from lakelog.streams.table import NONE, StreamTable
+
+LEVEL_MAX: Final = 1
+"""The newest behaviour of `apply` that this version knows (rule 12)."""
+
+
+class DomainState:
+    """Everything that is known of one domain after `position` records."""
+
+    __slots__ = (
+        "cluster_id",
+        "domain",
+        "horizon_ms",
+        "index",
+        "level",
+        "objects",
+        "position",
+        "producers",
+        "streams",
+        "supported",
+        "writers",
+    )
+
+    def __init__(self) -> None:
+        self.cluster_id = ""
+        self.domain = 0
+        self.level = 0
+        self.position = 0
+        self.horizon_ms = 0
+        self.writers: dict[str, Stamp] = {}
+        self.supported: dict[str, int] = {}
+        self.streams = StreamTable()
+        self.index = Index()
+        self.objects = ObjectTable()
+        self.producers = ProducerTable()
+
+    def frozen(self) -> "DomainState":
+        """A copy that later records do not change: what a checkpoint is written from."""
+        made = DomainState()
+        made.cluster_id = self.cluster_id
+        made.domain = self.domain
+        made.level = self.level
+        made.position = self.position
+        made.horizon_ms = self.horizon_ms
+        made.writers = dict(self.writers)
+        made.supported = dict(self.supported)
+        made.streams = self.streams.copied()
+        made.index = self.index.copied()
+        made.objects = self.objects.copied()
+        made.producers = self.producers.copied()
+        return made
+
+    def pack(self) -> None:
+        """Give back the room of dropped streams, entries, objects and producers.
+
+        The meaning stays the same: row numbers are nobody's business outside these tables.
+        """
+        object_rows = self.index.referenced()
+        kept_streams = self.streams.pack()
+        new_stream_rows = _renumbered(kept_streams.astype(np.int64))
+        new_object_rows = _renumbered(object_rows)
+        self.objects.pack(object_rows)
+        kept_producers = self.producers.renumber(new_stream_rows)
+        new_producer_rows = _renumbered(kept_producers.astype(np.int64))
+        last = self.streams.columns["producer"]
+        has_last = last != NONE
+        last[has_last] = new_producer_rows[last[has_last]]
+        self.index.pack(self.streams, new_stream_rows, new_object_rows)
+
+
+def _renumbered(kept: Int64s) -> Int64s:
+    """From old row numbers to new ones; rows that were not kept map to NONE."""
+    mapping = np.full(int(kept.max()) + 1 if len(kept) else 0, NONE, dtype=np.int64)
+    mapping[kept] = np.arange(len(kept), dtype=np.int64)
+    return mapping

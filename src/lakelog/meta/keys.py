@@ -1,1 +1,39 @@
-"""Names of the keys and logs, in one place. Pure."""
+"""Names of the keys and logs, in one place. Pure.
+
+Topic names obey `[a-zA-Z0-9._-]` before they come here, so a name is a key segment as it is.
+"""
+
+from typing import Final
+
+ROOT: Final = "/lakelog/v1"
+CLUSTER: Final = f"{ROOT}/cluster"
+TOPICS: Final = f"{ROOT}/topics/"
+TOPICS_REVISION: Final = f"{ROOT}/topics-revision"
+BROKERS: Final = f"{ROOT}/brokers/"
+NEXT_STREAM: Final = f"{ROOT}/counters/streams"
+NEXT_PRODUCER: Final = f"{ROOT}/counters/producers"
+
+
+def topic(name: str) -> str:
+    """The key of a topic."""
+    return f"{TOPICS}{name}"
+
+
+def broker(broker_id: int) -> str:
+    """The key by which a running broker is known; it lives as long as the broker's session."""
+    return f"{BROKERS}{broker_id}"
+
+
+def incarnation(writer: str) -> str:
+    """The key of the number that a writer counts up each time it begins anew."""
+    return f"{ROOT}/writers/{writer}"
+
+
+def domain_log(domain: int) -> str:
+    """The log of a domain."""
+    return f"{ROOT}/domains/{domain}/log"
+
+
+def checkpoint(domain: int) -> str:
+    """The pointer to the newest checkpoint of a domain."""
+    return f"{ROOT}/domains/{domain}/checkpoint"

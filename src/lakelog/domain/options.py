@@ -1,0 +1,31 @@
+"""Limits of a domain replica, each with its unit and the reason for its default."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class DomainOptions:
+    """How a replica follows its log and writes checkpoints."""
+
+    checkpoint_records: int = 8192
+    """A checkpoint is due after so many records: replaying them takes under a second."""
+
+    checkpoint_bytes: int = 32 << 20
+    """… or after so many bytes of log, so that a store's quota is never in sight (A7)."""
+
+    checkpoints_kept: int = 3
+    """Rule 14: one rotten object must not lose a domain."""
+
+    archive_ms: int = 7 * 24 * 3600 * 1000
+    """How long trimmed records stay readable as objects: for audits and repairs."""
+
+    fresh_s: float = 3.0
+    """Rule 17: without a proof of currency for so long, reads are refused retriably."""
+
+    idle_read_s: float = 1.0
+    """An idle replica proves itself this often."""
+
+    retry_s: float = 0.05
+    """The first pause after a store failed; it doubles up to `retry_max_s`."""
+
+    retry_max_s: float = 1.0

@@ -1,0 +1,306 @@
+"""A replica of a domain: it follows the log, proves that it is current, and writes to it.
+
+Rules it keeps: record p+1 is applied only after p, and a hole means reload (2); a reload is a
+rebirth under a new incarnation, and the domain is served only after its own `Hello` was applied
+(8); a log that ends below what was applied has gone back in time, and the process must stop (A5);
+a record that cannot be understood stops this domain and nothing else (11).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from lakelog.clock import Clock, Tasks
+from lakelog.domain.envelope import Record, Stamp, decode_record, encode_record
+from lakelog.domain.events import Event, Genesis, Hello
+from lakelog.domain.machine import apply_record
+from lakelog.domain.options import DomainOptions
+from lakelog.domain.outcomes import Applied, Outcome
+from lakelog.domain.state import LEVEL_MAX, DomainState
+from lakelog.domain.vault import Diverged, Vault
+from lakelog.domain.writer import Writer
+from lakelog.meta import keys
+from lakelog.meta.port import LogPage, MetadataStore
+from lakelog.model.failures import (
+    Conflict,
+    Corrupt,
+    NotFound,
+    OutcomeUnknown,
+    Refused,
+    Unavailable,
+    WentBack,
+)
+from lakelog.objects.port import ObjectStore
+from lakelog.telemetry import event
+
+_log = logging.getLogger("lakelog.domain")
+_FOUNDER: Final = "genesis"
+_NEVER: Final = float("-inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whose replica this is: the cluster, the domain, and the name it writes under."""
+
+    cluster_id: str
+    domain: int
+    writer: str
+
+
+class Hole(Unavailable):
+    """Records between ours and the log's next one were trimmed: reload (A1)."""
+
+
+class Replica:
+    """The applied state of one domain and the way to change it."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        store: MetadataStore,
+        objects: ObjectStore,
+        clock: Clock,
+        options: DomainOptions,
+    ) -> None:
+        self.identity = identity
+        self.state = DomainState()
+        self.stopped: str | None = None
+        self.listeners: list[Callable[[Applied], None]] = []
+        self.on_reload: list[Callable[[], None]] = []
+        self._store = store
+        self._clock = clock
+        self._options = options
+        self._log = store.log(keys.domain_log(identity.domain))
+        self._vault = Vault(store, objects, domain=identity.domain, options=options)
+        self._writer = Writer(self._log, self, clock, name=identity.writer, options=options)
+        self._tasks = Tasks()
+        self._serving = False
+        self._proved_s = _NEVER
+        self._proving: asyncio.Task[None] | None = None
+        self._next_proof: asyncio.Task[None] | None = None
+        self._records_since = 0
+        self._bytes_since = 0
+        self._frozen: DomainState | None = None
+        self._checkpoint_due = asyncio.Event()
+
+    async def start(self, *, found: bool) -> None:
+        """Load the state, win an incarnation and say Hello; `found` allows to begin a new log."""
+        if await self._vault.pointer() is None and (await self._log.read(after=0)).end == 0:
+            await self._found(allowed=found)
+        self._tasks.spawn(self._writer.run(), name="domain writer")
+        await self._be_born()
+        self._tasks.spawn(self._tail(), name="domain tail")
+        self._tasks.spawn(self._save_checkpoints(), name="domain checkpoints")
+
+    async def failed(self) -> None:
+        """Wait for a failure that the process must not survive, and raise it."""
+        await self._tasks.failed()
+
+    async def close(self) -> None:
+        """Stop following and writing; what was not applied ends as unknown."""
+        self._serving = False
+        self._writer.end("the broker is stopping")
+        await self._tasks.close()
+
+    def submit(self, event: Event) -> "asyncio.Future[Outcome]":
+        """Give the event its place in the log; `Unavailable` when there is none to be had."""
+        if self.stopped is not None:
+            raise Unavailable(f"domain {self.identity.domain} has stopped: {self.stopped}")
+        return self._writer.submit(event)
+
+    def check_fresh(self) -> None:
+        """Refuse to serve from a state that nobody vouched for lately (rule 17)."""
+        if self.stopped is not None or not self._serving:
+            raise Unavailable(self.stopped or f"domain {self.identity.domain} is being loaded")
+        if self._is_stale(self._options.fresh_s):
+            raise Unavailable("the metadata store did not answer lately")
+
+    async def prove(self, *, arrived_s: float) -> None:
+        """Return when the state holds everything acknowledged before `arrived_s` (rule 16).
+
+        One read serves all who wait: one that began before this request does not count, the next
+        one is shared.
+        """
+        while self._proved_s < arrived_s:
+            if not self._serving:
+                raise Unavailable(self.stopped or f"domain {self.identity.domain} is being loaded")
+            if self._next_proof is None:
+                self._next_proof = self._tasks.spawn(self._prove_next(), name="domain proof")
+            await asyncio.shield(self._next_proof)
+
+    async def catch_up(self) -> None:
+        """Read the log to its end and apply what is new."""
+        while True:
+            began_s = self._clock.monotonic_s()
+            after = self.state.position
+            page = await self._log.read(after=after)
+            # Compared with where we stood when the read began: own appends move on meanwhile.
+            if page.end < after:
+                raise WentBack(
+                    f"the log of domain {self.identity.domain} ends at {page.end}, but {after} was"
+                    " applied: the metadata store lost writes that it had acknowledged"
+                )
+            self._take(page)
+            if self.state.position >= page.end:
+                self._proved_s = max(self._proved_s, began_s)
+                return
+
+    def learn(self, position: int, record: Record, *, size_bytes: int, began_s: float) -> bool:
+        """Take in an own record at the position the store gave it, if it is the next one.
+
+        The store acknowledged these bytes at this position, so reading them back would show the
+        same; it spares a read per commit. An append that returned proves currency like a read.
+        """
+        if position != self.state.position + 1 or self.stopped is not None:
+            return False
+        taken = self._apply(record, size_bytes=size_bytes)
+        if taken:
+            self._proved_s = max(self._proved_s, began_s)
+        return taken
+
+    def _take(self, page: LogPage) -> None:
+        if page.records and page.start > self.state.position + 1:
+            raise Hole("the log was trimmed beyond what was applied")
+        for data in page.records[self.state.position + 1 - page.start :]:
+            try:
+                record = decode_record(data, level_max=LEVEL_MAX)
+            except Corrupt as error:
+                self._stop(str(error))
+                raise Unavailable(str(error)) from None
+            if not self._apply(record, size_bytes=len(data)):
+                raise Unavailable(self.stopped or "")
+
+    def _apply(self, record: Record, *, size_bytes: int) -> bool:
+        try:
+            applied = apply_record(self.state, record)
+        except Corrupt as error:
+            self._stop(str(error))
+            return False
+        self._records_since += 1
+        self._bytes_since += size_bytes
+        if (
+            self._records_since >= self._options.checkpoint_records
+            or self._bytes_since >= self._options.checkpoint_bytes
+        ):
+            self._freeze()
+        self._writer.applied(applied)
+        for listener in self.listeners:
+            listener(applied)
+        return True
+
+    def _freeze(self) -> None:
+        """All replicas freeze at the same positions, so that their checkpoints compare (C7)."""
+        self._records_since = self._bytes_since = 0
+        self._frozen = self.state.frozen()
+        self._checkpoint_due.set()
+
+    def _stop(self, reason: str) -> None:
+        where = f"position {self.state.position + 1} of domain {self.identity.domain}"
+        self.stopped = f"{where}: {reason}"
+        self._serving = False
+        event(_log, "domain_stopped", logging.ERROR, reason=self.stopped)
+        self._writer.end(self.stopped)
+
+    async def _prove_next(self) -> None:
+        if self._proving is not None:
+            await asyncio.wait([self._proving])
+        self._proving, self._next_proof = self._next_proof, None
+        try:
+            await self.catch_up()
+        except Unavailable:
+            await asyncio.sleep(self._options.retry_s)
+
+    async def _tail(self) -> None:
+        pause_s = self._options.retry_s
+        before = -1
+        while self.stopped is None:
+            try:
+                # Own appends wake the tail too; what they brought was learnt already.
+                if self.state.position == before or self._is_stale(self._options.idle_read_s):
+                    await self.catch_up()
+                pause_s = self._options.retry_s
+                before = self.state.position
+                await self._log.wait(after=before, timeout_s=self._options.idle_read_s)
+            except Hole:
+                event(_log, "reload", logging.WARNING, position=self.state.position)
+                self._serving = False
+                self._writer.end("the broker fell behind and is loading its state again")
+                await self._be_born()
+            except Unavailable as error:
+                event(_log, "log_unreadable", logging.WARNING, reason=error)
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, self._options.retry_max_s)
+
+    def _is_stale(self, limit_s: float) -> bool:
+        return self._clock.monotonic_s() - self._proved_s > limit_s
+
+    async def _be_born(self) -> None:
+        """Load, catch up, and serve once our own Hello is applied (rule 8)."""
+        while True:
+            try:
+                incarnation = await self._win_incarnation()
+                await self._load()
+                self._writer.begin(incarnation)
+                await self._writer.submit(Hello(LEVEL_MAX))
+            except (Unavailable, OutcomeUnknown) as error:
+                if self.stopped is not None:
+                    raise Refused(self.stopped) from None
+                event(_log, "load_failed", logging.WARNING, reason=repr(error))
+                self._writer.end("the state could not be loaded")
+                await asyncio.sleep(self._options.retry_max_s)
+                continue
+            self._serving = True
+            return
+
+    async def _load(self) -> None:
+        try:
+            self.state = await self._vault.load() or DomainState()
+        except (Corrupt, NotFound) as error:
+            raise Refused(str(error)) from error
+        self._records_since = self._bytes_since = 0
+        for listener in self.on_reload:
+            listener()
+        await self.catch_up()
+        if self.state.cluster_id != self.identity.cluster_id:
+            raise Refused(
+                f"the log belongs to cluster {self.state.cluster_id or '(none)'},"
+                f" not to {self.identity.cluster_id}: the wrong metadata store is configured"
+            )
+
+    async def _win_incarnation(self) -> int:
+        key = keys.incarnation(self.identity.writer)
+        while True:
+            found = await self._store.get(key)
+            mine = int(found.value) + 1 if found else 1
+            try:
+                await self._store.put(key, b"%d" % mine, expect=found.version if found else 0)
+            except Conflict:
+                continue
+            return mine
+
+    async def _found(self, *, allowed: bool) -> None:
+        """Write Genesis; where two brokers do, the second is a repeat that means nothing."""
+        if not allowed:
+            raise Refused(
+                f"the log of domain {self.identity.domain} is empty although the cluster exists:"
+                " the metadata store was wiped or is another one (rule 15)"
+            )
+        genesis = Genesis(self.identity.cluster_id, self.identity.domain, LEVEL_MAX)
+        await self._log.append(encode_record(Record(_FOUNDER, Stamp(0, 0), LEVEL_MAX, (genesis,))))
+
+    async def _save_checkpoints(self) -> None:
+        while True:
+            await self._checkpoint_due.wait()
+            self._checkpoint_due.clear()
+            frozen, self._frozen = self._frozen, None
+            if frozen is None:
+                continue
+            try:
+                await self._vault.save(frozen)
+                await self._vault.tidy(now_ms=self._clock.now_ms())
+            except Diverged as error:
+                self._stop(str(error))
+            except (Unavailable, OutcomeUnknown, NotFound, Corrupt) as error:
+                event(_log, "checkpoint_failed", logging.WARNING, reason=repr(error))

@@ -1,0 +1,172 @@
+"""The one FIFO of a broker into a domain log, with at most one append in flight (rule 4).
+
+Events take their place when they are submitted; whatever waits when an append returns shares the
+next record. A record is repeated with the same stamp until it is seen (rule 5). Outcomes come only
+from the replica that applied the record (rule 6); the waiters stand in `_pending` before the
+append begins, because the tail may be quicker than the reply.
+"""
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from lakelog.clock import Clock
+from lakelog.domain.envelope import (
+    EVENT_OVERHEAD_BYTES,
+    EVENTS_MAX,
+    OVERHEAD_BYTES_MAX,
+    Record,
+    Stamp,
+    decode_record,
+    pack_record,
+)
+from lakelog.domain.events import Event, Kind, encode_event
+from lakelog.domain.options import DomainOptions
+from lakelog.domain.outcomes import Applied, Ignored, Outcome
+from lakelog.domain.state import LEVEL_MAX
+from lakelog.meta.port import RECORD_BYTES_MAX, MetadataLog
+from lakelog.model.failures import OutcomeUnknown, Unavailable
+
+EVENT_BYTES_MAX: Final = RECORD_BYTES_MAX - OVERHEAD_BYTES_MAX - EVENT_OVERHEAD_BYTES
+"""The greatest event that fits into a record (rule 25)."""
+
+
+class Follower(Protocol):
+    """What the writer needs of its replica."""
+
+    def learn(self, position: int, record: Record, *, size_bytes: int, began_s: float) -> bool:
+        """Take in an own record at a position the store gave; False: read the log instead."""
+
+    async def catch_up(self) -> None:
+        """Read the log to its end and apply what is new."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Queued:
+    kind: Kind
+    body: bytes
+    outcome: "asyncio.Future[Outcome]"
+
+
+class Writer:
+    """Appends events under one incarnation and hands out their outcomes."""
+
+    def __init__(
+        self,
+        log: MetadataLog,
+        follower: Follower,
+        clock: Clock,
+        *,
+        name: str,
+        options: DomainOptions,
+    ) -> None:
+        self._log = log
+        self._follower = follower
+        self._clock = clock
+        self._name = name
+        self._options = options
+        self._incarnation: int | None = None
+        self._number = 0
+        self._queue: deque[_Queued] = deque()
+        self._pending: dict[int, list[asyncio.Future[Outcome]]] = {}
+        self._work = asyncio.Event()
+
+    def begin(self, incarnation: int) -> None:
+        """Start over under a new incarnation; what was pending was ended before."""
+        assert not self._pending
+        self._incarnation = incarnation
+        self._number = 0
+
+    def submit(self, event: Event) -> "asyncio.Future[Outcome]":
+        """Take the next place; the future ends with the outcome, or with `OutcomeUnknown`."""
+        if self._incarnation is None:
+            raise Unavailable("the domain is being loaded")
+        kind, body = encode_event(event)
+        assert len(body) <= EVENT_BYTES_MAX, (kind, len(body))
+        outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._queue.append(_Queued(kind, body, outcome))
+        self._work.set()
+        return outcome
+
+    def applied(self, applied: Applied) -> None:
+        """Hear of a record that was applied: if it is ours, its waiters learn the outcomes."""
+        record = applied.record
+        if record.writer != self._name or record.stamp.incarnation != self._incarnation:
+            return
+        waiters = self._pending.pop(record.stamp.number, None)
+        if waiters is None:
+            return  # a repeat of a record whose first copy was seen
+        for waiter, outcome in zip(waiters, applied.outcomes, strict=True):
+            if waiter.done():
+                continue
+            if isinstance(outcome, Ignored):
+                waiter.set_exception(OutcomeUnknown("a newer incarnation has taken over"))
+            else:
+                waiter.set_result(outcome)
+
+    def end(self, reason: str) -> None:
+        """Stop appending: what has an unknown outcome keeps it, what waits was never written."""
+        self._incarnation = None
+        for waiters in self._pending.values():
+            _fail(waiters, OutcomeUnknown(reason))
+        self._pending.clear()
+        _fail([queued.outcome for queued in self._queue], Unavailable(reason))
+        self._queue.clear()
+
+    async def run(self) -> None:
+        """Append what is submitted, one record after another, for ever."""
+        while True:
+            await self._work.wait()
+            if not self._queue or self._incarnation is None:
+                self._work.clear()
+                continue
+            number, data = self._next_record()
+            await self._append(number, data)
+
+    def _next_record(self) -> tuple[int, bytes]:
+        assert self._incarnation is not None
+        room = EVENT_BYTES_MAX
+        taken: list[_Queued] = []
+        while self._queue and len(taken) < EVENTS_MAX and len(self._queue[0].body) <= room:
+            queued = self._queue.popleft()
+            room -= len(queued.body) + EVENT_OVERHEAD_BYTES
+            taken.append(queued)
+        self._number += 1
+        self._pending[self._number] = [queued.outcome for queued in taken]
+        stamp = Stamp(self._incarnation, self._number)
+        bodies = [(queued.kind, queued.body) for queued in taken]
+        return self._number, pack_record(self._name, stamp, LEVEL_MAX, bodies)
+
+    async def _append(self, number: int, data: bytes) -> None:
+        """Append the same bytes until their stamp is seen (rule 5)."""
+        record = decode_record(data, level_max=LEVEL_MAX)  # D3: never append what nobody can read
+        pause_s = self._options.retry_s
+        while number in self._pending:
+            began_s = self._clock.monotonic_s()
+            try:
+                position = await self._log.append(data)
+            except (Unavailable, OutcomeUnknown):
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, self._options.retry_max_s)
+                await self._look()
+                continue
+            learn = self._follower.learn
+            if not learn(position, record, size_bytes=len(data), began_s=began_s):
+                await self._look()
+            # The record is in the log: if the look failed, the tail will see it. Appending it
+            # again would be harmless but pointless.
+            return
+
+    async def _look(self) -> None:
+        try:
+            await self._follower.catch_up()
+        except Unavailable:
+            return
+
+
+def _fail(waiters: list["asyncio.Future[Outcome]"], error: Exception) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_exception(error)
+            waiter.exception()  # nobody may be listening any more; that is not an error

@@ -1,0 +1,154 @@
+"""The streams of a domain: one row each, found by id. Pure.
+
+A stream's id is never reused, so a dropped stream's row is simply dead; rows are packed again
+when most of them are. `head` is the log end (exclusive), `log_start` the first readable offset.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from lakelog.model.ids import TopicId
+from lakelog.streams.columns import Columns, Int64s
+
+BUCKET_BITS: Final = 6
+"""64 streams share a checkpoint page: a busy one drags few along, an idle domain has few pages."""
+
+NONE: Final = -1
+"""A row number that names no row."""
+
+_KINDS: Final = {
+    "id": np.int64,
+    "partition": np.int32,
+    "head": np.int64,
+    "log_start": np.int64,
+    "live_bytes": np.int64,  # record bytes of the entries that are left
+    "gone_bytes": np.int64,  # record bytes of entries that were trimmed
+    "entry": np.int64,  # the newest index entry's row, or NONE
+    "producer": np.int64,  # the row of the producer that wrote last, or NONE
+    "changed": np.int64,  # the position that changed the stream last
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFacts:
+    """What a reader wants to know of one stream, at one moment."""
+
+    stream: int
+    topic: TopicId
+    partition: int
+    log_start: int
+    head: int
+    live_bytes: int
+
+
+class StreamTable:
+    """Rows of streams and the map from ids to rows."""
+
+    __slots__ = ("_sorted_ids", "_sorted_rows", "columns", "removed", "row_of", "topics")
+
+    def __init__(self) -> None:
+        self.columns = Columns(_KINDS)
+        self.row_of: dict[int, int] = {}
+        self.topics: list[TopicId] = []
+        self.removed: dict[int, int] = {}
+        self._sorted_ids: Int64s | None = None
+        self._sorted_rows: Int64s = np.zeros(0, dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self.row_of)
+
+    def add(
+        self, streams: list[int], *, topic: TopicId, first_partition: int, position: int
+    ) -> None:
+        """Make rows for streams that are not there yet; the others stay as they are."""
+        for number, stream in enumerate(streams):
+            if stream in self.row_of:
+                continue
+            row = self.columns.extend(1)
+            arrays = self.columns.arrays
+            arrays["id"][row] = stream
+            arrays["partition"][row] = first_partition + number
+            arrays["entry"][row] = NONE
+            arrays["producer"][row] = NONE
+            arrays["changed"][row] = position
+            self.row_of[stream] = row
+            self.topics.append(topic)
+        self._sorted_ids = None
+
+    def remove(self, stream: int, *, position: int) -> None:
+        """Forget a stream; its row stays behind, dead, until the table is packed."""
+        del self.row_of[stream]
+        self.removed[stream >> BUCKET_BITS] = position
+        self._sorted_ids = None
+
+    def rows(self, streams: Int64s) -> Int64s:
+        """The row of each stream, NONE for those unknown."""
+        if self._sorted_ids is None:
+            self._sort()
+        known = self._sorted_ids
+        assert known is not None
+        if not len(known):
+            return np.full(len(streams), NONE, dtype=np.int64)
+        places = np.minimum(np.searchsorted(known, streams), len(known) - 1)
+        return np.where(known[places] == streams, self._sorted_rows[places], NONE)
+
+    def buckets(self) -> list[int]:
+        """The buckets that have streams, rising."""
+        ids = self.columns["id"][self.live_rows()]
+        return [int(bucket) for bucket in np.unique(ids >> BUCKET_BITS)]
+
+    def changed_buckets(self, *, since: int) -> set[int]:
+        """Buckets of which a record after position `since` changed or removed a stream."""
+        rows = self.live_rows()
+        changed = rows[self.columns["changed"][rows] > since]
+        removed = {bucket for bucket, position in self.removed.items() if position > since}
+        return removed | set((self.columns["id"][changed] >> BUCKET_BITS).tolist())
+
+    def live_rows(self) -> Int64s:
+        """Rows of all streams there are, by rising stream id."""
+        if self._sorted_ids is None:
+            self._sort()
+        return self._sorted_rows
+
+    def facts(self, stream: int) -> StreamFacts | None:
+        """What is known of one stream, or None when it is unknown."""
+        row = self.row_of.get(stream)
+        if row is None:
+            return None
+        arrays = self.columns.arrays
+        return StreamFacts(
+            stream=stream,
+            topic=self.topics[row],
+            partition=int(arrays["partition"][row]),
+            log_start=int(arrays["log_start"][row]),
+            head=int(arrays["head"][row]),
+            live_bytes=int(arrays["live_bytes"][row]),
+        )
+
+    def pack(self) -> npt.NDArray[np.intp]:
+        """Drop dead rows; returns the old row numbers in their new order."""
+        kept = np.sort(self.live_rows()).astype(np.intp)
+        self.columns = self.columns.taken(kept)
+        self.topics = [self.topics[row] for row in kept]
+        self.row_of = {int(stream): row for row, stream in enumerate(self.columns["id"])}
+        self._sorted_ids = None
+        return kept
+
+    def copied(self) -> "StreamTable":
+        """The same streams in memory of their own."""
+        made = StreamTable()
+        made.columns = self.columns.copied()
+        made.row_of = dict(self.row_of)
+        made.topics = list(self.topics)
+        made.removed = dict(self.removed)
+        return made
+
+    def _sort(self) -> None:
+        rows = np.fromiter(self.row_of.values(), dtype=np.int64, count=len(self.row_of))
+        ids = self.columns.arrays["id"][rows]
+        order = np.argsort(ids, kind="stable")
+        self._sorted_ids = ids[order]
+        self._sorted_rows = rows[order]
