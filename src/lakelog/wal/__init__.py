@@ -1,0 +1,1 @@
+"""WAL objects: their ids and keys, their bytes, and the runs of batches inside them. Pure."""

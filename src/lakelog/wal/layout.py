@@ -1,0 +1,211 @@
+"""The bytes of a WAL object, version 1 (seed 001 §5.2.2): encode asserts, decode verifies.
+
+All integers are big-endian:
+
+    header   magic "DRAYWO1", version u16, WAL id 16 bytes, domain u32, created i64 (milliseconds),
+             chunk count u32, position of the chunk index u64: 49 bytes
+    index    one entry per chunk, sorted by stream id: stream u64, position u64, length u32,
+             records u32, batches u32, least and greatest timestamp i64: 44 bytes each
+    chunks   in the index's order, without gap: per batch its length u32 and its bytes as accepted
+    footer   CRC-32C of all that precedes: 4 bytes, always written
+
+The index stands directly behind the header. Anything else, also what a lenient reader could make
+sense of, is `Corrupt`: there is one encoding of every object.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final, TypeAlias
+
+import msgspec
+from crc32c import crc32c
+
+from lakelog.model.failures import Corrupt
+from lakelog.model.ids import DomainId, StreamId, WalId
+from lakelog.wal.ids import WAL_ID_BYTES
+from lakelog.wal.runs import (
+    BATCH_HEADER_BYTES,
+    PREFIX,
+    RECORD_COUNT,
+    RECORD_COUNT_OFFSET,
+    verify_run,
+)
+
+MAGIC: Final = b"DRAYWO1"
+VERSION: Final = 1
+HEADER: Final = Struct(">7sH16sIqIQ")
+INDEX_ENTRY: Final = Struct(">QQIIIqq")
+FOOTER: Final = Struct(">I")
+
+UINT32_MAX: Final = (1 << 32) - 1
+UINT64_MAX: Final = (1 << 64) - 1
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+class Chunk(msgspec.Struct, frozen=True, gc=False):
+    """The batches of one stream that go into an object, in the order they were accepted."""
+
+    stream_id: StreamId
+    batches: Sequence[Buffer]
+    record_count: int
+    min_timestamp_ms: int
+    max_timestamp_ms: int
+
+
+class ChunkPlace(msgspec.Struct, frozen=True, gc=False):
+    """Where a chunk's body lies in the object: the bytes [start, end).
+
+    `batch_starts` are the positions of the batches' length prefixes, so batch `i` with its prefix
+    takes the bytes from its start to the next one's, and any neighbours together are a run.
+    """
+
+    stream_id: StreamId
+    start: int
+    end: int
+    batch_starts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedObject:
+    """An object ready to be put: its parts, one after another, are its bytes."""
+
+    wal_id: WalId
+    parts: tuple[Buffer, ...]
+    size_bytes: int
+    places: tuple[ChunkPlace, ...]
+
+
+class ChunkEntry(msgspec.Struct, frozen=True, gc=False):
+    """One entry of a stored object's index; the body is the bytes [start, end)."""
+
+    stream_id: StreamId
+    start: int
+    end: int
+    record_count: int
+    batch_count: int
+    min_timestamp_ms: int
+    max_timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class WalObject:
+    """A stored object that was verified from its first byte to its last."""
+
+    wal_id: WalId
+    domain: DomainId
+    created_ms: int
+    chunks: tuple[ChunkEntry, ...]
+    batches: tuple[tuple[memoryview, ...], ...]
+    """For every chunk, its batches as they were accepted."""
+
+
+def encode(
+    wal_id: WalId, domain: DomainId, created_ms: int, chunks: Sequence[Chunk]
+) -> EncodedObject:
+    """The object of these chunks, one per stream, in any order; batches are not copied."""
+    assert len(wal_id) == WAL_ID_BYTES, len(wal_id)
+    assert 0 <= domain <= UINT32_MAX, domain
+    assert chunks, "an object without chunks has no reader"
+    ordered = sorted(chunks, key=lambda chunk: chunk.stream_id)
+    position = HEADER.size + len(ordered) * INDEX_ENTRY.size
+    head = bytearray(position)
+    HEADER.pack_into(
+        head, 0, MAGIC, VERSION, bytes(wal_id), domain, created_ms, len(ordered), HEADER.size
+    )
+    parts: list[Buffer] = [head]
+    places = []
+    previous = -1
+    for number, chunk in enumerate(ordered):
+        assert previous < chunk.stream_id <= UINT64_MAX, (previous, chunk.stream_id)
+        previous = chunk.stream_id
+        place = _append_chunk(parts, chunk, position)
+        INDEX_ENTRY.pack_into(
+            head,
+            HEADER.size + number * INDEX_ENTRY.size,
+            chunk.stream_id,
+            place.start,
+            place.end - place.start,
+            chunk.record_count,
+            len(chunk.batches),
+            chunk.min_timestamp_ms,
+            chunk.max_timestamp_ms,
+        )
+        places.append(place)
+        position = place.end
+    crc = 0
+    for part in parts:
+        crc = crc32c(part, crc)
+    parts.append(FOOTER.pack(crc))
+    return EncodedObject(wal_id, tuple(parts), position + FOOTER.size, tuple(places))
+
+
+def _append_chunk(parts: list[Buffer], chunk: Chunk, start: int) -> ChunkPlace:
+    assert chunk.batches, f"no batch of stream {chunk.stream_id}"
+    assert chunk.min_timestamp_ms <= chunk.max_timestamp_ms, chunk.stream_id
+    starts = []
+    position = start
+    records = 0
+    for batch in chunk.batches:
+        assert len(batch) >= BATCH_HEADER_BYTES, len(batch)
+        starts.append(position)
+        parts.append(PREFIX.pack(len(batch)))
+        parts.append(batch)
+        records += RECORD_COUNT.unpack_from(batch, RECORD_COUNT_OFFSET)[0]
+        position += PREFIX.size + len(batch)
+    assert records == chunk.record_count, (records, chunk.record_count)
+    assert position - start <= UINT32_MAX, position - start
+    return ChunkPlace(chunk.stream_id, start, position, tuple(starts))
+
+
+def decode(data: memoryview, *, wal_id: WalId | None = None) -> WalObject:
+    """Verify a whole object and find its batches; with `wal_id`, also that it is that one."""
+    if len(data) < HEADER.size + FOOTER.size:
+        raise Corrupt(f"{len(data)} bytes are no WAL object")
+    end = len(data) - FOOTER.size
+    if FOOTER.unpack_from(data, end)[0] != crc32c(data[:end]):
+        raise Corrupt("the WAL object's CRC-32C does not match")
+    magic, version, found_id, domain, created_ms, count, index_start = HEADER.unpack_from(data)
+    if magic != MAGIC or version != VERSION or index_start != HEADER.size:
+        raise Corrupt(f"not a WAL object of version 1: {magic!r}, {version}, {index_start}")
+    if wal_id is not None and found_id != wal_id:
+        raise Corrupt(f"the object is {found_id.hex()} and not {wal_id.hex()}")
+    chunks = _decode_index(data, count, end)
+    batches = tuple(_decode_chunk(data, chunk) for chunk in chunks)
+    return WalObject(WalId(found_id), DomainId(domain), created_ms, chunks, batches)
+
+
+def _decode_index(data: memoryview, count: int, end: int) -> tuple[ChunkEntry, ...]:
+    """The entries, whose bodies must fill the bytes between index and footer exactly."""
+    body_start = HEADER.size + count * INDEX_ENTRY.size
+    if count == 0 or body_start > end:
+        raise Corrupt(f"an index of {count} chunks does not fit")
+    entries = []
+    position, previous = body_start, -1
+    for fields in INDEX_ENTRY.iter_unpack(data[HEADER.size : body_start]):
+        stream_id, start, length, records, batches, least_ms, greatest_ms = fields
+        if stream_id <= previous:
+            raise Corrupt(f"stream {stream_id} stands behind stream {previous}")
+        if start != position or length > end - start:
+            raise Corrupt(f"the chunk of stream {stream_id} is at {start}, {length} bytes long")
+        if least_ms > greatest_ms:
+            raise Corrupt(f"the timestamps of stream {stream_id} are the wrong way round")
+        position, previous = start + length, stream_id
+        entry = ChunkEntry(
+            StreamId(stream_id), start, position, records, batches, least_ms, greatest_ms
+        )
+        entries.append(entry)
+    if position != end:
+        raise Corrupt(f"the chunks end at {position}, the object's body at {end}")
+    return tuple(entries)
+
+
+def _decode_chunk(data: memoryview, chunk: ChunkEntry) -> tuple[memoryview, ...]:
+    batches = verify_run(data[chunk.start : chunk.end])
+    if not batches or len(batches) != chunk.batch_count:
+        raise Corrupt(f"stream {chunk.stream_id}: {len(batches)} batches, not {chunk.batch_count}")
+    records = sum(RECORD_COUNT.unpack_from(batch, RECORD_COUNT_OFFSET)[0] for batch in batches)
+    if records != chunk.record_count:
+        raise Corrupt(f"stream {chunk.stream_id}: {records} records, not {chunk.record_count}")
+    return tuple(batches)
