@@ -1,1 +1,126 @@
-"""Which batches share the next WAL object. Pure."""
+"""Which batches share the next WAL object. Pure.
+
+Batches keep the order in which their requests were accepted; in the object they stand by stream,
+and within a stream in that order (B2). An object is due when it is full, or when its first batch
+has waited long enough.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lakelog.domain.events import Commit
+from lakelog.log.options import LogOptions
+from lakelog.model.ids import DomainId, StreamId, WalId
+from lakelog.records.acceptance import AcceptedBatch
+from lakelog.wal.layout import Chunk, EncodedObject, encode
+from lakelog.wal.runs import PREFIX
+
+INT32 = np.int32
+
+
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    """Who waits for the batches [start, end) of an object, and until when."""
+
+    start: int
+    end: int
+    deadline_s: float
+    outcome: Any  # a future; the shell knows
+
+
+@dataclass(slots=True)
+class Gathering:
+    """The batches of the object that is open now."""
+
+    streams: list[int] = field(default_factory=list)
+    batches: list[AcceptedBatch] = field(default_factory=list)
+    waiters: list[Waiter] = field(default_factory=list)
+    size_bytes: int = 0
+    opened_s: float = 0.0
+
+    def add(
+        self,
+        streams: Sequence[int],
+        batches: Sequence[AcceptedBatch],
+        *,
+        now_s: float,
+        deadline_s: float,
+        outcome: object,
+    ) -> None:
+        """Take in the batches of one request, in their order."""
+        if not self.batches:
+            self.opened_s = now_s
+        start = len(self.batches)
+        self.streams += streams
+        self.batches += batches
+        self.waiters.append(Waiter(start, len(self.batches), deadline_s, outcome))
+        for batch in batches:
+            self.size_bytes += len(batch.data)
+
+    def is_full(self, options: LogOptions) -> bool:
+        """Whether the object must be closed now."""
+        return (
+            self.size_bytes >= options.object_bytes_max
+            or len(self.batches) >= options.object_batches_max
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """An object as it will be stored, its Commit, and how to find a batch of the request order.
+
+    `order[i]` is the place in the request order of the i-th batch of the object.
+    """
+
+    encoded: EncodedObject
+    commit: Commit
+    order: npt.NDArray[np.intp]
+    batches: tuple[AcceptedBatch, ...]
+
+
+def seal(
+    gathered: Gathering, *, wal_id: WalId, domain: DomainId, zone: str, created_ms: int
+) -> Sealed:
+    """Lay out the object and say what it holds."""
+    streams = np.array(gathered.streams, dtype=np.int64)
+    order = np.argsort(streams, kind="stable")
+    batches = tuple(gathered.batches[at] for at in order.tolist())
+    streams = streams[order]
+    encoded = encode(wal_id, domain, created_ms, _chunks(streams, batches))
+    starts = [start for place in encoded.places for start in place.batch_starts]
+    lengths = np.array([len(batch.data) for batch in batches], dtype=np.uint32)
+    commit = Commit(
+        wal_id=wal_id,
+        zone=zone,
+        size_bytes=encoded.size_bytes,
+        stream=streams,
+        byte_start=np.array(starts, dtype=np.uint32),
+        byte_length=lengths + np.uint32(PREFIX.size),
+        offset_count=np.array([batch.offset_count for batch in batches], dtype=np.uint32),
+        max_timestamp=np.array([batch.max_timestamp_ms for batch in batches], dtype=np.int64),
+        producer=np.array([batch.producer_id for batch in batches], dtype=np.int64),
+        epoch=np.array([batch.producer_epoch for batch in batches], dtype=np.int16),
+        sequence=np.array([batch.base_sequence for batch in batches], dtype=INT32),
+    )
+    return Sealed(encoded, commit, order, batches)
+
+
+def _chunks(streams: npt.NDArray[np.int64], batches: Sequence[AcceptedBatch]) -> list[Chunk]:
+    bounds = np.flatnonzero(np.append(True, streams[1:] != streams[:-1])).tolist()
+    chunks = []
+    for start, end in zip(bounds, [*bounds[1:], len(batches)], strict=True):
+        some = batches[start:end]
+        chunks.append(
+            Chunk(
+                stream_id=StreamId(int(streams[start])),
+                batches=[batch.data for batch in some],
+                record_count=sum(batch.record_count for batch in some),
+                min_timestamp_ms=min(batch.min_timestamp_ms for batch in some),
+                max_timestamp_ms=max(batch.max_timestamp_ms for batch in some),
+            )
+        )
+    return chunks

@@ -1,0 +1,101 @@
+"""Batches in memory: what was just written, and what was just read. Both bounded in bytes.
+
+The tail cache holds whole objects as their writer had them, or as one read brought them; it serves
+consumers at the end of the log without a read of the store, however many there are. What readers
+further back need goes through the run cache, so that they never push out the tail.
+"""
+
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from lakelog.model.ids import WalId
+from lakelog.streams.objects import ObjectName
+from lakelog.wal.runs import PREFIX
+
+HEADER_BYTES: Final = 61
+_LAST_DELTA: Final = slice(23, 27)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Neighbouring batches of a stream, and how many offsets each takes."""
+
+    batches: Sequence[memoryview]
+    offset_counts: Sequence[int]
+    size_bytes: int
+
+
+def run_of(batches: Sequence[memoryview]) -> Run:
+    """A run of batches whose headers were verified."""
+    counts = [int.from_bytes(batch[_LAST_DELTA], "big") + 1 for batch in batches]
+    return Run(batches, counts, sum(len(batch) for batch in batches))
+
+
+class CachedObject:
+    """The batches of one WAL object by the bytes they lie at."""
+
+    __slots__ = ("_batches", "_counts", "_starts", "size_bytes")
+
+    def __init__(
+        self, starts: Sequence[int], batches: Sequence[memoryview], counts: Sequence[int]
+    ) -> None:
+        self._starts = starts
+        self._batches = batches
+        self._counts = counts
+        self.size_bytes = sum(len(batch) for batch in batches)
+
+    def run(self, byte_start: int, byte_length: int) -> Run:
+        """The batches of the entry that lies at these bytes."""
+        first = bisect_left(self._starts, byte_start)
+        end = bisect_left(self._starts, byte_start + byte_length)
+        return Run(
+            self._batches[first:end],
+            self._counts[first:end],
+            byte_length - PREFIX.size * (end - first),
+        )
+
+
+KeyT = TypeVar("KeyT")
+SizedT = TypeVar("SizedT", Run, CachedObject)
+
+
+class Cache(Generic[KeyT, SizedT]):
+    """What was used last, up to a number of bytes."""
+
+    __slots__ = ("_bytes_max", "_entries", "size_bytes")
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._entries: OrderedDict[KeyT, SizedT] = OrderedDict()
+        self.size_bytes = 0
+
+    def get(self, key: KeyT) -> SizedT | None:
+        """What is kept under this key; it becomes the last used."""
+        found = self._entries.get(key)
+        if found is not None:
+            self._entries.move_to_end(key)
+        return found
+
+    def put(self, key: KeyT, value: SizedT) -> None:
+        """Keep this, and let go of what was not used for longest."""
+        before = self._entries.pop(key, None)
+        if before is not None:
+            self.size_bytes -= before.size_bytes
+        self._entries[key] = value
+        self.size_bytes += value.size_bytes
+        while self.size_bytes > self._bytes_max and len(self._entries) > 1:
+            _, gone = self._entries.popitem(last=False)
+            self.size_bytes -= gone.size_bytes
+
+    def drop(self, key: KeyT) -> None:
+        """Forget what is kept under this key."""
+        gone = self._entries.pop(key, None)
+        if gone is not None:
+            self.size_bytes -= gone.size_bytes
+
+
+TailCache = Cache[WalId, CachedObject]
+RunCache = Cache[tuple[ObjectName, int], Run]

@@ -1,0 +1,281 @@
+"""From accepted batches to acknowledged offsets, for one domain (D4).
+
+Objects are put in parallel, but committed in the order they were closed: a commit enters the
+domain log's FIFO only when its object is durable and every object closed before it is in that
+FIFO or given up (rule 4). From then on a client hears only the outcome of `apply`, a time-out, or
+nothing (rule 6, B5). A void commit is answered with a time-out and never written again (rule 7).
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+
+from lakelog.clock import Clock, Entropy, Tasks
+from lakelog.domain.outcomes import Committed, Outcome, Verdict
+from lakelog.domain.replica import Replica
+from lakelog.log.buffer import Gathering, Sealed, Waiter, seal
+from lakelog.log.cache import CachedObject, TailCache
+from lakelog.log.options import LogOptions
+from lakelog.log.values import Appended
+from lakelog.model.failures import Failure, OutcomeUnknown, Unavailable
+from lakelog.model.ids import DomainId
+from lakelog.objects.port import ObjectStore
+from lakelog.records.acceptance import AcceptedBatch
+from lakelog.telemetry import Metrics, event
+from lakelog.wal.ids import TOKEN_BYTES, make_wal_id, object_key, wal_id_time_ms
+
+_log = logging.getLogger("lakelog.log")
+_SWEEP_S = 0.1
+"""How often waiters whose time is over are looked for."""
+
+
+@dataclass(slots=True)
+class _Closed:
+    """An object that takes no more batches, on its way into the log."""
+
+    gathered: Gathering
+    sealed: Sealed
+    durable: bool = False
+    failure: Failure | None = None
+    waiters: list[Waiter] = field(default_factory=list)
+
+
+class Committer:
+    """Gathers batches into WAL objects and commits them."""
+
+    def __init__(  # noqa: PLR0913 - the composition root hands over one of each
+        self,
+        replica: Replica,
+        objects: ObjectStore,
+        clock: Clock,
+        entropy: Entropy,
+        *,
+        zone: str,
+        options: LogOptions,
+        tail: TailCache,
+        metrics: Metrics,
+    ) -> None:
+        self._replica = replica
+        self._objects = objects
+        self._clock = clock
+        self._entropy = entropy
+        self._zone = zone
+        self._options = options
+        self._tail = tail
+        self._metrics = metrics
+        self._open = Gathering()
+        self._closed: deque[_Closed] = deque()
+        self._submitted: set[_Submitted] = set()
+        self._linger: asyncio.TimerHandle | None = None
+        self._puts = 0
+        self._held_bytes = 0
+        self._room: deque[asyncio.Future[None]] = deque()
+        self._tasks = Tasks()
+        self._stopping = False
+
+    def start(self) -> None:
+        """Begin to watch the deadlines of those who wait."""
+        self._tasks.spawn(self._expire_waiters(), name="commit deadlines")
+
+    async def close(self) -> None:
+        """Write and commit what was accepted, bounded by the caller's deadline, then stop."""
+        self._stopping = True
+        try:
+            while self._open.batches or self._closed or self._submitted:
+                if self._open.batches:
+                    self._close_object()
+                await asyncio.sleep(0.005)
+        finally:
+            await self._tasks.close()
+
+    def append(
+        self, streams: Sequence[int], batches: Sequence[AcceptedBatch], *, deadline_s: float
+    ) -> "asyncio.Future[Appended]":
+        """Take the next places in the log for these batches (B2)."""
+        loop = asyncio.get_running_loop()
+        outcome: asyncio.Future[Appended] = loop.create_future()
+        before = self._open.size_bytes
+        self._open.add(
+            streams,
+            batches,
+            now_s=self._clock.monotonic_s(),
+            deadline_s=deadline_s,
+            outcome=outcome,
+        )
+        self._held_bytes += self._open.size_bytes - before
+        if self._open.is_full(self._options):
+            self._close_if_allowed()
+        elif self._linger is None:
+            self._linger = loop.call_later(self._options.linger_ms / 1000, self._linger_over)
+        return outcome
+
+    async def room(self, size_bytes: int, *, deadline_s: float) -> None:
+        """Wait until so many bytes may be accepted; `Unavailable` when the deadline passes."""
+        while self._held_bytes + size_bytes > self._options.buffer_bytes_max and self._held_bytes:
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._room.append(turn)
+            try:
+                async with asyncio.timeout(max(0.0, deadline_s - self._clock.monotonic_s())):
+                    await turn
+            except TimeoutError:
+                raise Unavailable("the stores take less than producers send") from None
+
+    def _linger_over(self) -> None:
+        self._linger = None
+        self._close_if_allowed()
+
+    def _close_if_allowed(self) -> None:
+        """Close the open object unless enough are being written: then batches gather."""
+        if self._open.batches and self._puts < self._options.puts_max:
+            self._close_object()
+
+    def _close_object(self) -> None:
+        gathered, self._open = self._open, Gathering()
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
+        closed = _Closed(gathered, self._seal(gathered), waiters=gathered.waiters)
+        self._closed.append(closed)
+        self._puts += 1
+        self._tasks.spawn(self._write(closed), name="put WAL object")
+
+    def _seal(self, gathered: Gathering) -> Sealed:
+        """Rule 18: ids stay ahead of the Horizon, also on a broker whose clock is slow."""
+        horizon_ms = self._replica.state.horizon_ms
+        earliest_ms = horizon_ms + self._options.orphan_ttl_ms if horizon_ms else 0
+        now_ms = max(self._clock.now_ms(), earliest_ms)
+        return seal(
+            gathered,
+            wal_id=make_wal_id(now_ms, self._entropy.token(TOKEN_BYTES)),
+            domain=DomainId(self._replica.identity.domain),
+            zone=self._zone,
+            created_ms=now_ms,
+        )
+
+    async def _write(self, closed: _Closed) -> None:
+        """Put the object until it is durable or given up; then commits may go on."""
+        began_s = self._clock.monotonic_s()
+        pause_s = self._options.put_retry_ms / 1000
+        while not closed.durable and closed.failure is None:
+            encoded = closed.sealed.encoded
+            key = object_key(self._zone, DomainId(self._replica.identity.domain), encoded.wal_id)
+            try:
+                await self._objects.put(key, encoded.parts)
+                closed.durable = True
+            except (Unavailable, OutcomeUnknown) as error:
+                self._metrics.unavailable.labels("objects").inc()
+                event(_log, "put_failed", logging.WARNING, key=key, reason=error)
+                waited_ms = (self._clock.monotonic_s() - began_s) * 1000
+                if waited_ms > self._options.put_give_up_ms:
+                    closed.failure = Unavailable(f"the object store took no object: {error}")
+                    break
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, self._options.put_retry_max_ms / 1000)
+                self._renew_id(closed)
+        self._puts -= 1
+        if closed.durable:
+            self._metrics.objects_put.inc()
+            self._remember(closed.sealed)
+        self._submit_ready()
+        if self._open.is_full(self._options) or (self._linger is None and self._open.batches):
+            self._close_if_allowed()
+
+    def _renew_id(self, closed: _Closed) -> None:
+        """Rule 18: an id that grew old before its first append is replaced (nothing names it)."""
+        age_ms = self._clock.now_ms() - wal_id_time_ms(closed.sealed.encoded.wal_id)
+        if age_ms > self._options.orphan_ttl_ms / 2:
+            closed.sealed = self._seal(closed.gathered)
+
+    def _remember(self, sealed: Sealed) -> None:
+        """Before the commit, so that whoever hears of it finds the bytes in memory."""
+        starts = sealed.commit.byte_start.tolist()
+        datas = [batch.data for batch in sealed.batches]
+        counts = [batch.offset_count for batch in sealed.batches]
+        self._tail.put(sealed.encoded.wal_id, CachedObject(starts, datas, counts))
+
+    def _submit_ready(self) -> None:
+        """Hand over what is durable, in the order it was closed."""
+        while self._closed and (self._closed[0].durable or self._closed[0].failure is not None):
+            closed = self._closed.popleft()
+            if closed.failure is None:
+                try:
+                    outcome = self._replica.submit(closed.sealed.commit)
+                except Unavailable as error:
+                    closed.failure = error
+                else:
+                    submitted = _Submitted(closed.sealed, closed.waiters)
+                    self._submitted.add(submitted)
+                    outcome.add_done_callback(partial(self._answer, submitted))
+            if closed.failure is not None:
+                _fail(closed.waiters, closed.failure)
+                self._release(closed.sealed)
+
+    def _answer(self, submitted: "_Submitted", done: "asyncio.Future[Outcome]") -> None:
+        self._submitted.discard(submitted)
+        self._metrics.appends.inc()
+        error = done.exception() if not done.cancelled() else OutcomeUnknown("stopped")
+        if error is not None:
+            _fail(submitted.waiters, error)
+        else:
+            outcome = done.result()
+            assert isinstance(outcome, Committed), outcome
+            _tell(submitted, outcome)
+        self._release(submitted.sealed)
+
+    def _release(self, sealed: Sealed) -> None:
+        self._held_bytes -= sum(len(batch.data) for batch in sealed.batches)
+        while self._room:
+            turn = self._room.popleft()
+            if not turn.done():
+                turn.set_result(None)
+
+    async def _expire_waiters(self) -> None:
+        """Whoever waited too long hears that the outcome is unknown; the batches go on."""
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            now_s = self._clock.monotonic_s()
+            late = OutcomeUnknown("the request's time is over")
+            _fail([w for w in self._open.waiters if w.deadline_s < now_s], late)
+            for closed in self._closed:
+                _fail([w for w in closed.waiters if w.deadline_s < now_s], late)
+            for submitted in self._submitted:
+                _fail([w for w in submitted.waiters if w.deadline_s < now_s], late)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Submitted:
+    """An object whose commit is in the log's FIFO."""
+
+    sealed: Sealed
+    waiters: list[Waiter]
+
+
+def _tell(submitted: _Submitted, outcome: Committed) -> None:
+    """Each waiter gets its batches' verdicts, in the order of its request."""
+    count = len(outcome.verdicts)
+    inverse = np.empty(count, dtype=np.intp)
+    inverse[submitted.sealed.order] = np.arange(count)
+    verdicts = outcome.verdicts[inverse].tolist()
+    offsets = outcome.offsets[inverse].tolist()
+    timestamps = outcome.timestamps[inverse].tolist()
+    void = OutcomeUnknown("the commit came after its object's time")
+    for waiter in submitted.waiters:
+        if waiter.outcome.done():
+            continue
+        some = slice(waiter.start, waiter.end)
+        if Verdict.VOID in verdicts[some]:
+            waiter.outcome.set_exception(void)
+        else:
+            waiter.outcome.set_result(Appended(verdicts[some], offsets[some], timestamps[some]))
+
+
+def _fail(waiters: Sequence[Waiter], error: BaseException) -> None:
+    for waiter in waiters:
+        if not waiter.outcome.done():
+            waiter.outcome.set_exception(error)
+            waiter.outcome.exception()  # the client may be gone; then nobody asks

@@ -1,0 +1,290 @@
+"""All domains of a cluster as one log: everything the broker knows of storage."""
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from lakelog.clock import Clock, Entropy, Tasks
+from lakelog.domain.events import Commit, Create, Drop, Event, Trim
+from lakelog.domain.outcomes import Applied, Outcome, Trimmed
+from lakelog.domain.replica import Replica
+from lakelog.log.cache import TailCache
+from lakelog.log.commit import Committer
+from lakelog.log.gc import Sweeper
+from lakelog.log.options import LogOptions
+from lakelog.log.plan import Piece, piece_of
+from lakelog.log.read import Reader
+from lakelog.log.retention import Policies, Retention
+from lakelog.log.search import find_max_timestamp, find_timestamp
+from lakelog.log.values import Appended, Fetched, Found, ProducerFacts, Wanted
+from lakelog.log.watch import Board, Watch
+from lakelog.model.failures import Unavailable
+from lakelog.model.ids import TopicId
+from lakelog.objects.port import ObjectStore
+from lakelog.records.acceptance import AcceptedBatch
+from lakelog.streams.producers import SEQUENCE_END
+from lakelog.streams.table import StreamFacts
+from lakelog.telemetry import Metrics
+
+ResultT = TypeVar("ResultT")
+
+STREAMS_PER_RECORD = 50_000
+"""Streams that one Create or Drop names: eight bytes each, below a record's limit."""
+
+
+def domain_of(stream: int, domains: int) -> int:
+    """The domain of a stream, for ever: a fixed hash over a number fixed at creation (T2)."""
+    return ((stream * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF) >> 32) % domains
+
+
+class Log:
+    """Appends, reads and administers streams, whichever domain they belong to."""
+
+    def __init__(  # noqa: PLR0913 - the composition root hands over one of each
+        self,
+        replicas: Sequence[Replica],
+        objects: ObjectStore,
+        clock: Clock,
+        entropy: Entropy,
+        *,
+        zone: str,
+        options: LogOptions,
+        metrics: Metrics,
+    ) -> None:
+        self.url = objects.url
+        self.replicas = tuple(replicas)
+        self._clock = clock
+        self._options = options
+        self._objects = objects
+        self._board = Board()
+        self._tasks = Tasks()
+        self._committers: list[Committer] = []
+        self._readers: list[Reader] = []
+        for replica in replicas:
+            tail = TailCache(options.tail_cache_bytes // len(replicas))
+            shared: dict[str, Any] = {"options": options, "tail": tail, "metrics": metrics}
+            self._committers.append(
+                Committer(replica, objects, clock, entropy, zone=zone, **shared)
+            )
+            self._readers.append(Reader(replica, objects, clock, **shared))
+            replica.listeners.append(self._tell)
+            replica.on_reload.append(self._board.notify_all)
+
+    def start(self) -> None:
+        """Begin to commit, and to sweep garbage."""
+        for committer in self._committers:
+            committer.start()
+        for replica in self.replicas:
+            sweeper = Sweeper(replica, self._objects, self._clock, self._options)
+            self._tasks.spawn(sweeper.run(), name="sweep garbage")
+
+    def start_retention(self, policies: Policies) -> None:
+        """Begin to apply retention by these policies."""
+        for replica in self.replicas:
+            retention = Retention(replica, self._objects, self._clock, policies, self._options)
+            self._tasks.spawn(retention.run(), name="apply retention")
+
+    async def failed(self) -> None:
+        """Wait for a failure that the process must not survive, and raise it."""
+        await self._tasks.failed()
+
+    async def close(self, *, timeout_s: float) -> None:
+        """Commit what was accepted, wake who waits, stop."""
+        self._board.notify_all()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await asyncio.gather(*(committer.close() for committer in self._committers))
+        except TimeoutError:
+            pass  # what is left is not acknowledged, so nothing is owed
+        await self._tasks.close()
+
+    def domain_of(self, stream: int) -> int:
+        """The domain of a stream."""
+        return domain_of(stream, len(self.replicas))
+
+    def facts(self, stream: int) -> StreamFacts | None:
+        """What the applied state knows of a stream."""
+        return self.replicas[self.domain_of(stream)].state.streams.facts(stream)
+
+    def check_fresh(self, stream: int) -> None:
+        """Raise `Unavailable` when the stream's domain cannot be vouched for (rule 17)."""
+        self.replicas[self.domain_of(stream)].check_fresh()
+
+    async def prove(self, streams: Iterable[int], *, arrived_s: float, deadline_s: float) -> None:
+        """Return when `facts` hold everything acknowledged before `arrived_s` (rule 16)."""
+        domains = sorted({self.domain_of(stream) for stream in streams})
+        proofs = [self.replicas[domain].prove(arrived_s=arrived_s) for domain in domains]
+        await self._within(deadline_s, _together(proofs))
+
+    def append(
+        self, streams: Sequence[int], batches: Sequence[AcceptedBatch], *, deadline_s: float
+    ) -> "asyncio.Future[Appended]":
+        """Take places in the log for these batches, in their order, now."""
+        if len(self._committers) == 1:
+            return self._committers[0].append(streams, batches, deadline_s=deadline_s)
+        places: dict[int, list[int]] = {}
+        for place, stream in enumerate(streams):
+            places.setdefault(self.domain_of(stream), []).append(place)
+        parts = []
+        for domain, some in places.items():
+            part = self._committers[domain].append(
+                [streams[at] for at in some], [batches[at] for at in some], deadline_s=deadline_s
+            )
+            parts.append((some, part))
+        return asyncio.ensure_future(_joined(len(streams), parts))  # noqa: TID251 - the caller holds it
+
+    async def room(self, size_bytes: int, *, deadline_s: float) -> None:
+        """Wait until the buffers take so many more bytes; `Unavailable` past the deadline."""
+        for committer in self._committers:
+            await committer.room(size_bytes, deadline_s=deadline_s)
+
+    async def read(
+        self, wanted: Sequence[Wanted], *, bytes_max: int, deadline_s: float
+    ) -> list[Fetched]:
+        """What the streams hold from the offsets on, in order, within one budget."""
+        if len(self._readers) == 1:
+            reading = self._readers[0].read(wanted, bytes_max=bytes_max)
+            return await self._within(deadline_s, reading)
+        fetched = []
+        for one in wanted:
+            reader = self._readers[self.domain_of(one.stream)]
+            got = await self._within(deadline_s, reader.read([one], bytes_max=bytes_max))
+            bytes_max = max(0, bytes_max - got[0].size_bytes)
+            fetched += got
+        return fetched
+
+    def watch(self, streams: Sequence[int]) -> Watch:
+        """A watch that hears of every change of these streams while it is entered."""
+        return Watch(self._board, streams)
+
+    async def find_timestamp(self, stream: int, timestamp_ms: int) -> Found | None:
+        """The first record whose timestamp is not before this one."""
+        domain = self.domain_of(stream)
+        state = self.replicas[domain].state
+        return await find_timestamp(self._readers[domain], state, stream, timestamp_ms)
+
+    async def max_timestamp(self, stream: int) -> Found | None:
+        """The first record of those with the greatest timestamp."""
+        domain = self.domain_of(stream)
+        state = self.replicas[domain].state
+        return await find_max_timestamp(self._readers[domain], state, stream)
+
+    def producers(self, stream: int) -> list[ProducerFacts]:
+        """The idempotent producers that are known on a stream."""
+        state = self.replicas[self.domain_of(stream)].state
+        row = state.streams.row_of.get(stream)
+        if row is None:
+            return []
+        found = []
+        for producer_row in state.producers.of_stream(row).tolist():
+            newest = state.producers.window(producer_row)[-1]
+            last = (newest.first + newest.count - 1) % SEQUENCE_END
+            producer = int(state.producers.columns.arrays["producer"][producer_row])
+            epoch = state.producers.epoch(producer_row)
+            found.append(ProducerFacts(producer, epoch, last, newest.timestamp_ms))
+        return found
+
+    def pieces(self, stream: int) -> list[Piece]:
+        """The offset index of a stream, entry by entry."""
+        state = self.replicas[self.domain_of(stream)].state
+        row = state.streams.row_of.get(stream)
+        if row is None:
+            return []
+        return [piece_of(state, int(entry)) for entry in state.index.rows(state.streams, row)]
+
+    async def create_streams(
+        self, topic: TopicId, *, first_partition: int, streams: Sequence[int]
+    ) -> None:
+        """Make these streams, which are the topic's partitions from the first one given on."""
+        events: list[tuple[int, Event]] = []
+        for domain, numbers in self._by_domain(streams).items():
+            # A record names partitions as a run; in several domains they do not adjoin.
+            for run in _runs(numbers):
+                ids = np.array([streams[at] for at in run], dtype=np.int64)
+                events.append((domain, Create(topic, first_partition + run[0], ids)))
+        await self._submit_all(events)
+
+    async def drop_streams(self, streams: Sequence[int]) -> None:
+        """Forget these streams and everything in them."""
+        events: list[tuple[int, Event]] = []
+        for domain, numbers in self._by_domain(streams).items():
+            for start in range(0, len(numbers), STREAMS_PER_RECORD):
+                some = numbers[start : start + STREAMS_PER_RECORD]
+                ids = np.array([streams[at] for at in some], dtype=np.int64)
+                events.append((domain, Drop(ids)))
+        await self._submit_all(events)
+
+    async def trim(self, offsets: Mapping[int, int]) -> dict[int, int]:
+        """Move log starts forward; returns where they are then, -1 for unknown streams."""
+        streams = list(offsets)
+        after: dict[int, int] = {}
+        for domain, numbers in self._by_domain(streams).items():
+            ids = [streams[at] for at in numbers]
+            values = np.array([offsets[stream] for stream in ids], dtype=np.int64)
+            event = Trim(np.array(ids, dtype=np.int64), values)
+            outcome = await self.replicas[domain].submit(event)
+            assert isinstance(outcome, Trimmed), outcome
+            after |= zip(ids, outcome.log_starts.tolist(), strict=True)
+        return after
+
+    def _by_domain(self, streams: Sequence[int]) -> dict[int, list[int]]:
+        places: dict[int, list[int]] = {}
+        for place, stream in enumerate(streams):
+            places.setdefault(self.domain_of(stream), []).append(place)
+        return places
+
+    async def _submit_all(self, events: Sequence[tuple[int, Event]]) -> None:
+        waiting: list[asyncio.Future[Outcome]] = [
+            self.replicas[domain].submit(event) for domain, event in events
+        ]
+        await asyncio.gather(*waiting)
+
+    def _tell(self, applied: Applied) -> None:
+        """Wake those who watch the streams that a record changed."""
+        if not self._board:
+            return
+        for event in applied.record.events:
+            if isinstance(event, Commit):
+                self._board.notify(event.stream.tolist())
+            elif isinstance(event, Trim | Drop):
+                self._board.notify(event.streams.tolist())
+
+    async def _within(self, deadline_s: float, work: Coroutine[Any, Any, ResultT]) -> ResultT:
+        left_s = deadline_s - self._clock.monotonic_s()
+        try:
+            async with asyncio.timeout(max(0.0, left_s)):
+                return await work
+        except TimeoutError:
+            raise Unavailable("the stores did not answer in time") from None
+
+
+async def _together(work: Sequence[Coroutine[Any, Any, None]]) -> None:
+    for one in work:
+        await one
+
+
+async def _joined(
+    count: int, parts: Sequence[tuple[list[int], "asyncio.Future[Appended]"]]
+) -> Appended:
+    verdicts, offsets, timestamps = [0] * count, [-1] * count, [-1] * count
+    await asyncio.gather(*(part for _, part in parts), return_exceptions=True)
+    for places, part in parts:
+        got = part.result()
+        for number, place in enumerate(places):
+            verdicts[place] = got.verdicts[number]
+            offsets[place] = got.offsets[number]
+            timestamps[place] = got.timestamps[number]
+    return Appended(verdicts, offsets, timestamps)
+
+
+def _runs(numbers: Sequence[int]) -> list[list[int]]:
+    """Adjoining numbers together, each run small enough for one record."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1 and len(runs[-1]) < STREAMS_PER_RECORD:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return runs

@@ -1,0 +1,62 @@
+"""Limits of the log, each with its unit and the reason for its default."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """How batches are gathered, written, cached and cleaned up."""
+
+    linger_ms: int = 5
+    """How long the first batch of a WAL object waits for company. A put to a cloud store costs
+    money, so there 100 to 250 is usual; a local directory is cheap."""
+
+    object_bytes_max: int = 8 << 20
+    """A WAL object is closed when it holds this much."""
+
+    object_batches_max: int = 20_000
+    """… or so many batches: their packed table must fit into one log record (rule 25)."""
+
+    puts_max: int = 4
+    """Objects that are written at the same time; beyond it batches gather."""
+
+    buffer_bytes_max: int = 128 << 20
+    """Accepted and not yet committed bytes; beyond it produce requests wait (B7)."""
+
+    put_retry_ms: int = 100
+    """The first pause after a failed put; it doubles up to `put_retry_max_ms`."""
+
+    put_retry_max_ms: int = 2_000
+
+    put_give_up_ms: int = 120_000
+    """A put that fails for so long is given up; its clients have given up long before."""
+
+    tail_cache_bytes: int = 96 << 20
+    """Recently written batches that consumers at the end of the log read from memory."""
+
+    read_cache_bytes: int = 32 << 20
+    """Batches read from the object store, for readers further back; apart from the tail's."""
+
+    read_ahead_bytes: int = 2 << 20
+    """How much more than asked for a read of the object store brings."""
+
+    reads_max: int = 16
+    """Reads of the object store at the same time."""
+
+    orphan_ttl_ms: int = 15 * 60 * 1000
+    """Objects without a commit for so long are void (C2); ids jump ahead of it."""
+
+    grace_ms: int = 10 * 60 * 1000
+    """An unreferenced object is deleted when it was so in two passes this far apart (C3)."""
+
+    sweep_interval_ms: int = 5 * 60 * 1000
+    """How often garbage is looked for."""
+
+    retention_interval_ms: int = 5 * 60 * 1000
+    """How often retention is applied: Kafka's `log.retention.check.interval.ms`."""
+
+    producer_expiry_ms: int = 24 * 3600 * 1000
+    """An idle producer is forgotten after so long: Kafka's `producer.id.expiration.ms`."""
+
+    clock_skew_max_ms: int = 60_000
+    """Rule 20: records that delete by age come only from a clock this close to the store's."""

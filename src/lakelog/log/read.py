@@ -1,0 +1,203 @@
+"""Reading batches: from memory where they are, else from the object store in few, merged reads.
+
+Data may be served from any applied state (rule 16). An object that is missing means that this
+replica is behind: it proves itself current and plans again; an entry that still names a missing or
+damaged object is an alarm, never skipped and never taken for the end of the data (E2).
+"""
+
+import asyncio
+import logging
+from bisect import bisect_right
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from lakelog.clock import Clock
+from lakelog.domain.replica import Replica
+from lakelog.log.cache import CachedObject, Run, RunCache, TailCache, run_of
+from lakelog.log.options import LogOptions
+from lakelog.log.plan import Cut, Piece, StreamPlan, coalesce, plan_stream
+from lakelog.log.values import Fetched, ReadStatus, Wanted
+from lakelog.model.failures import Corrupt, NotFound, Unavailable
+from lakelog.model.ids import DomainId, WalId
+from lakelog.model.ranges import ByteRange
+from lakelog.objects.port import ObjectStore
+from lakelog.streams.objects import FileName, ObjectName, WalName
+from lakelog.telemetry import Metrics, event
+from lakelog.wal.ids import object_key, wal_id_time_ms
+from lakelog.wal.layout import decode
+from lakelog.wal.runs import PREFIX, verify_run
+
+_log = logging.getLogger("lakelog.log")
+_WHOLE_OBJECT_AGE_MS = 60_000
+"""A fresh object is read whole: other streams' consumers will want their part of it soon."""
+
+
+class Reader:
+    """Reads the streams of one domain."""
+
+    def __init__(
+        self,
+        replica: Replica,
+        objects: ObjectStore,
+        clock: Clock,
+        *,
+        options: LogOptions,
+        tail: TailCache,
+        metrics: Metrics,
+    ) -> None:
+        self._replica = replica
+        self._objects = objects
+        self._clock = clock
+        self._options = options
+        self._tail = tail
+        self._runs: RunCache = RunCache(options.read_cache_bytes)
+        self._metrics = metrics
+        self._loading: dict[tuple[ObjectName, int], asyncio.Future[None]] = {}
+        self._reads = asyncio.Semaphore(options.reads_max)
+
+    async def read(self, wanted: Sequence[Wanted], *, bytes_max: int) -> list[Fetched]:
+        """What the streams hold from the offsets on, within one budget (row 3)."""
+        await self._prefetch(wanted, bytes_max=bytes_max)
+        fetched = []
+        left = bytes_max
+        must = True
+        for one in wanted:
+            limited = Wanted(one.stream, one.offset, max(0, min(one.bytes_max, left)))
+            got = await self._read_stream(limited, at_least_one=must)
+            must = must and not got.size_bytes
+            left -= got.size_bytes
+            fetched.append(got)
+        return fetched
+
+    async def run(self, piece: Piece) -> Run:
+        """All batches of one piece."""
+        cached = self._cached(piece)
+        if cached is None:
+            await self._load([piece])
+            cached = self._cached(piece)
+        if cached is None:
+            raise Unavailable("a read was pushed out of memory; raise log.read_cache_bytes")
+        return cached
+
+    async def _prefetch(self, wanted: Sequence[Wanted], *, bytes_max: int) -> None:
+        """Bring what the whole request needs at once, so that streams share an object's read."""
+        missing: list[Piece] = []
+        for one in wanted:
+            plan = plan_stream(self._replica.state, one)
+            bytes_max -= sum(piece.byte_length for piece in plan.pieces)
+            if plan.pieces and self._cached(plan.pieces[0]) is None:
+                missing += self._ahead(one)
+            if bytes_max <= 0:
+                break
+        if missing:
+            await asyncio.gather(*self._loads(missing), return_exceptions=True)
+
+    def _ahead(self, wanted: Wanted) -> list[Piece]:
+        """What is wanted and some more: whoever reads the past reads on."""
+        ahead_bytes = self._options.read_ahead_bytes
+        plan = plan_stream(self._replica.state, wanted, ahead_bytes=ahead_bytes)
+        return [piece for piece in plan.pieces if self._cached(piece) is None]
+
+    async def _read_stream(self, wanted: Wanted, *, at_least_one: bool) -> Fetched:
+        plan = plan_stream(self._replica.state, wanted)
+        if wanted.bytes_max <= 0 and not at_least_one:
+            return Fetched(plan.status, (), 0, plan.log_start, plan.head)
+        try:
+            return await self._serve(plan, at_least_one=at_least_one)
+        except (NotFound, Corrupt) as error:
+            event(_log, "read_again", logging.WARNING, reason=repr(error))
+        await self._replica.prove(arrived_s=self._clock.monotonic_s())
+        try:
+            again = plan_stream(self._replica.state, wanted)
+            return await self._serve(again, at_least_one=at_least_one)
+        except (NotFound, Corrupt) as error:
+            event(_log, "object_damaged", logging.ERROR, reason=repr(error))
+            return Fetched(ReadStatus.DAMAGED, (), 0, -1, -1)
+
+    async def _serve(self, plan: StreamPlan, *, at_least_one: bool) -> Fetched:
+        cut = Cut(plan.wanted.offset, bytes_max=plan.wanted.bytes_max, at_least_one=at_least_one)
+        for piece in plan.pieces:
+            run = self._cached(piece)
+            if run is None:
+                if cut.size_bytes:
+                    break  # what is in memory goes out now; the rest comes with the next request
+                run = await self.run(piece)
+            cut.take(run, piece.start)
+            if cut.full:
+                break
+        return Fetched(plan.status, cut.parts, cut.size_bytes, plan.log_start, plan.head)
+
+    def _cached(self, piece: Piece) -> Run | None:
+        if isinstance(piece.name, WalName):
+            whole = self._tail.get(piece.name.wal_id)
+            if whole is not None:
+                return whole.run(piece.byte_start, piece.byte_length)
+        return self._runs.get((piece.name, piece.byte_start))
+
+    async def _load(self, pieces: Sequence[Piece]) -> None:
+        """Bring these pieces into the caches, each object once, whoever asks meanwhile."""
+        await asyncio.gather(*self._loads(pieces))
+
+    def _loads(self, pieces: Sequence[Piece]) -> list[Coroutine[Any, Any, None]]:
+        by_object: dict[ObjectName, dict[int, Piece]] = {}
+        for piece in pieces:
+            by_object.setdefault(piece.name, {})[piece.byte_start] = piece
+        return [self._load_object(name, list(some.values())) for name, some in by_object.items()]
+
+    async def _load_object(self, name: ObjectName, pieces: list[Piece]) -> None:
+        if all(self._cached(piece) is not None for piece in pieces):
+            return  # somebody else brought it since it was planned
+        whole = isinstance(name, WalName) and self._is_fresh(name.wal_id)
+        mark = (name, -1 if whole else pieces[0].byte_start)
+        running = self._loading.get(mark)
+        if running is not None:
+            await asyncio.shield(running)
+            return
+        done = self._loading[mark] = asyncio.get_running_loop().create_future()
+        try:
+            async with self._reads:
+                self._metrics.objects_got.inc()
+                if whole and isinstance(name, WalName):
+                    await self._load_whole(name, pieces[0].object_bytes)
+                else:
+                    await self._load_runs(name, pieces)
+        finally:
+            del self._loading[mark]
+            done.set_result(None)
+
+    def _is_fresh(self, wal_id: WalId) -> bool:
+        return self._clock.now_ms() - wal_id_time_ms(wal_id) < _WHOLE_OBJECT_AGE_MS
+
+    async def _load_whole(self, name: WalName, object_bytes: int) -> None:
+        key = self._key(name)
+        data = await self._objects.get(key)
+        if len(data) != object_bytes:
+            raise Corrupt(f"{key} has {len(data)} bytes, not {object_bytes}")
+        stored = decode(data, wal_id=name.wal_id)
+        starts: list[int] = []
+        batches: list[memoryview] = []
+        for chunk, some in zip(stored.chunks, stored.batches, strict=True):
+            place = chunk.start
+            for batch in some:
+                starts.append(place)
+                batches.append(batch)
+                place += PREFIX.size + len(batch)
+        counts = run_of(batches).offset_counts
+        self._tail.put(name.wal_id, CachedObject(starts, batches, counts))
+
+    async def _load_runs(self, name: ObjectName, pieces: list[Piece]) -> None:
+        spans = [ByteRange(one.byte_start, one.byte_start + one.byte_length) for one in pieces]
+        merged = coalesce(spans)
+        contents = await self._objects.get_ranges(self._key(name), merged)
+        for span in spans:
+            holder = bisect_right(merged, span.start, key=lambda one: one.start) - 1
+            start = span.start - merged[holder].start
+            run = run_of(verify_run(contents[holder][start : start + len(span)]))
+            self._runs.put((name, span.start), run)
+
+    def _key(self, name: ObjectName) -> str:
+        match name:
+            case WalName(wal_id=wal_id, zone=zone):
+                return object_key(zone, DomainId(self._replica.identity.domain), wal_id)
+            case FileName(key=key):
+                return key

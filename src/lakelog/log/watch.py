@@ -1,0 +1,83 @@
+"""Who wants to hear when a stream changes: parked fetches, woken by what was applied."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Self
+
+
+class Watch:
+    """Hears of changes of some streams from its making until its exit; none is missed."""
+
+    __slots__ = ("_board", "_changed", "_streams")
+
+    def __init__(self, board: "Board", streams: Sequence[int]) -> None:
+        self._board = board
+        self._streams = streams
+        self._changed = asyncio.Event()
+
+    def __enter__(self) -> Self:
+        self._board.add(self, self._streams)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._board.remove(self, self._streams)
+
+    def notify(self) -> None:
+        """Something changed."""
+        self._changed.set()
+
+    async def wait(self, timeout_s: float) -> bool:
+        """Whether something changed since the last call, or does within the time."""
+        if not self._changed.is_set() and timeout_s > 0:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._changed.wait()
+            except TimeoutError:
+                return False
+        changed = self._changed.is_set()
+        self._changed.clear()
+        return changed
+
+
+class Board:
+    """The watches by stream."""
+
+    __slots__ = ("_watches",)
+
+    def __init__(self) -> None:
+        self._watches: dict[int, set[Watch]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._watches)
+
+    def add(self, watch: Watch, streams: Iterable[int]) -> None:
+        """Begin to tell this watch of these streams."""
+        for stream in streams:
+            self._watches.setdefault(stream, set()).add(watch)
+
+    def remove(self, watch: Watch, streams: Iterable[int]) -> None:
+        """Tell it no more."""
+        for stream in streams:
+            watches = self._watches.get(stream)
+            if watches is not None:
+                watches.discard(watch)
+                if not watches:
+                    del self._watches[stream]
+
+    def notify(self, streams: Iterable[int]) -> None:
+        """These streams changed."""
+        for stream in streams:
+            for watch in self._watches.get(stream, ()):
+                watch.notify()
+
+    def notify_all(self) -> None:
+        """Everything may have changed: after a reload, and when the broker stops."""
+        for watches in self._watches.values():
+            for watch in watches:
+                watch.notify()
