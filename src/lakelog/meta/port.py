@@ -10,7 +10,8 @@ It knows nothing of Kafka. Rules every backend keeps, and the conformance suite 
   proof of currency of rule 16 rests on this).
 - Writes fail as `Conflict`, `Unavailable` or `OutcomeUnknown` of `lakelog.model.failures`, reads
   as `Unavailable`; cancellation of a write leaves its outcome unknown (rule 5).
-- `wait` may return early or for nothing; it is a hint to read, never a source of truth.
+- `wait` may return early or for nothing; it is a hint to read, never a source of truth. On a store
+  that was closed it is `Unavailable`, as everything else is.
 - Time is an argument or a `Clock` handed to the backend; a backend starts no task that outlives
   `close`.
 """
@@ -99,6 +100,8 @@ class MetadataStore(Protocol):
         session: Session | None = None,
     ) -> int:
         """Set the key (None deletes it) and return its new version, once it is durable.
+
+        A deletion returns 0, the version of what is absent.
 
         `expect` is the version the key must have now, 0 for absent; otherwise `Conflict`. A key
         put with a session is deleted when the session ends; without one it becomes permanent.

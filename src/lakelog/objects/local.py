@@ -1,1 +1,151 @@
-"""An object store in a local directory that survives power loss."""
+"""An object store in a local directory that survives power loss.
+
+Rules: blocking calls run on two small pools, one hop each, so that reads do not wait for syncs;
+a put that returned is on the disk, file and names alike; several processes may share a directory.
+"""
+
+import asyncio
+import errno
+import itertools
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, TypeVar
+
+from lakelog.clock import Clock, Entropy
+from lakelog.model.failures import NotFound, Refused, Unavailable
+from lakelog.model.ranges import ByteRange
+from lakelog.objects.confinement import confined, confined_prefix, whole
+from lakelog.objects.local_files import INCOMING, LocalFiles, make_root
+from lakelog.objects.port import Buffer, ObjectInfo
+
+PUT_THREADS: Final = 4
+GET_THREADS: Final = 4
+LEFTOVER_S: Final = 3600.0
+"""What an unfinished put left behind is removed at the next start when it is this old."""
+
+LIST_CHUNK: Final = 1000
+"""A listing comes back to the loop after this many objects."""
+
+ResultT = TypeVar("ResultT")
+
+
+class LocalObjectStore:
+    """Objects as files below one directory."""
+
+    def __init__(self, root: str, entropy: Entropy) -> None:
+        self._root = root
+        self._files = LocalFiles(root)
+        # No other process, and no earlier life of this one, uses the same names.
+        self._writer = entropy.token(8).hex()
+        self._numbers = itertools.count()
+        self._puts = ThreadPoolExecutor(PUT_THREADS, thread_name_prefix="lakelog-objects-put")
+        self._gets = ThreadPoolExecutor(GET_THREADS, thread_name_prefix="lakelog-objects-get")
+        self._closed = False
+
+    @classmethod
+    async def open(
+        cls, directory: Path | str, clock: Clock, entropy: Entropy
+    ) -> "LocalObjectStore":
+        """Open the directory or make it; `Refused` says why that cannot be done."""
+        store = cls(_prepared(directory), entropy)
+        await store._run(
+            store._puts, lambda: store._files.sweep(before_s=clock.now_ms() / 1000 - LEFTOVER_S)
+        )
+        return store
+
+    @property
+    def url(self) -> str:
+        """Where the objects are, for humans."""
+        return Path(self._root).as_uri()
+
+    async def put(self, key: str, parts: Sequence[Buffer]) -> None:
+        """Store the parts, one after another, as one object, replacing what is there."""
+        confined(key)
+        temporary = f"{self._writer}-{next(self._numbers)}"
+        await self._run(self._puts, lambda: self._files.put(key, parts, temporary))
+
+    async def get(self, key: str) -> memoryview:
+        """The whole object."""
+        return (await self._read(key, None))[0]
+
+    async def get_ranges(self, key: str, ranges: Sequence[ByteRange]) -> list[memoryview]:
+        """The bytes of each range, in the order asked for."""
+        return await self._read(key, whole(ranges))
+
+    async def _read(self, key: str, ranges: Sequence[ByteRange] | None) -> list[memoryview]:
+        confined(key)
+        try:
+            return await self._run(self._gets, lambda: self._files.read(key, ranges))
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+            raise NotFound(f"{self._root}/{key}: no such object") from error
+        except OSError as error:
+            raise Unavailable(f"{self._root}/{key}: {error.strerror or error}") from error
+
+    async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
+        """The objects whose key begins with `prefix`, in no order."""
+        walk = self._files.walk(confined_prefix(prefix))
+        while True:
+            try:
+                found = await self._run(
+                    self._gets, lambda: list(itertools.islice(walk, LIST_CHUNK))
+                )
+            except OSError as error:
+                raise Unavailable(f"{self._root}/{prefix}: {error.strerror or error}") from error
+            for info in found:
+                yield info
+            if len(found) < LIST_CHUNK:
+                return
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        """Delete these objects; those that are gone already are fine."""
+        names = [confined(key) for key in keys]
+        try:
+            await self._run(self._puts, lambda: self._files.delete(names))
+        except OSError as error:
+            raise Unavailable(f"{self._root}: {error.strerror or error}") from error
+
+    async def clock_skew_ms(self) -> int:
+        """Nothing: the directory's clock is this machine's."""
+        return 0
+
+    async def close(self) -> None:
+        """Finish what is being written and end the threads."""
+        self._closed = True
+        self._puts.shutdown()
+        self._gets.shutdown()
+        self._files.close()
+
+    async def _run(self, pool: ThreadPoolExecutor, work: Callable[[], ResultT]) -> ResultT:
+        if self._closed:
+            raise Unavailable("the object store is closed")
+        return await asyncio.get_running_loop().run_in_executor(pool, work)
+
+
+def _prepared(directory: Path | str) -> str:
+    root = os.path.abspath(directory)
+    try:
+        make_root(root)
+    except OSError as error:
+        raise _refusal(root, error) from error
+    if not os.access(os.path.join(root, INCOMING), os.W_OK | os.X_OK):
+        raise _refusal(root, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+    return root
+
+
+def _refusal(root: str, error: OSError) -> Refused:
+    match error.errno:
+        case errno.ENOTDIR | errno.EEXIST:
+            return Refused(f"{root}: is not a directory; name a directory for the objects")
+        case errno.EACCES | errno.EPERM | errno.EROFS:
+            return Refused(
+                f"{root}: cannot be written ({error.strerror}); change its owner or permissions, "
+                "or name another directory"
+            )
+        case errno.ENOSPC | errno.EDQUOT:
+            return Refused(f"{root}: the disk is full; free some space")
+        case errno.EINVAL:
+            return Refused(f"{root}: this filesystem cannot sync a directory; name a local disk")
+        case _:
+            return Refused(f"{root}: cannot be used ({error.strerror or error})")
