@@ -1,0 +1,72 @@
+"""What AlterConfigs and IncrementalAlterConfigs share: which resources can be altered, and how.
+
+Only topics can. A broker's configs are in its configuration file; loggers, client metrics and
+groups have no configs that are kept.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from lakelog.broker.administration import Deadline, Fault
+from lakelog.broker.config_resources import ResourceType
+from lakelog.model.errors import ErrorCode
+from lakelog.topics import names
+from lakelog.topics.failures import InvalidChange, UnknownTopic
+from lakelog.topics.settings import settings
+
+if TYPE_CHECKING:
+    from lakelog.broker.broker import Broker
+
+Alteration = Callable[[Mapping[str, str]], dict[str, str]]
+"""From a topic's own configs to what they shall be."""
+
+TWICE: Final = Fault(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+_FIXED: Final = {
+    ResourceType.BROKER: "The configs of a broker are set in its configuration file.",
+    ResourceType.BROKER_LOGGER: "The loggers of a broker are set in its configuration file.",
+    ResourceType.CLIENT_METRICS: "Client metrics are not served.",
+    ResourceType.GROUP: "The configs of a group cannot be altered.",
+}
+
+
+def check_names(written: Iterable[tuple[str, str | None]]) -> None:
+    """Refuse a config that stands twice, or that has no value."""
+    pairs = list(written)
+    if len({name for name, _ in pairs}) < len(pairs):
+        raise InvalidChange("Error due to duplicate config keys")
+    unset = [name for name, value in pairs if value is None]
+    if unset:
+        raise InvalidChange(f"Null value not supported for : {', '.join(unset)}")
+
+
+def repeated(resources: Iterable[tuple[int, str]]) -> set[tuple[int, str]]:
+    """The resources that a request names more than once."""
+    return {resource for resource, times in Counter(resources).items() if times > 1}
+
+
+async def alter(
+    broker: "Broker",
+    deadline: Deadline,
+    resource: tuple[int, str],
+    alteration: Alteration,
+    *,
+    validate_only: bool,
+) -> Fault | None:
+    """Alter the configs of one resource; the fault to answer, or None."""
+
+    async def work() -> None:
+        kind, name = resource
+        if kind != ResourceType.TOPIC:
+            known = [fixed for fixed in _FIXED if fixed == kind]
+            raise InvalidChange(_FIXED[known[0]] if known else f"Unknown resource type {kind}")
+        if not name:
+            raise InvalidChange("Default topic resources are not allowed.")
+        names.check(name)
+        topic = broker.topics.cached(name)
+        if topic is None:
+            settings(alteration({}))  # as in Kafka, a wrong config is worse than a wrong topic
+            raise UnknownTopic(f"The topic '{name}' does not exist.")
+        await broker.topics.alter(topic, alteration, validate_only=validate_only)
+
+    return await deadline.attempt(work)

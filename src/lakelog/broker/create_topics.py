@@ -1,0 +1,146 @@
+"""CreateTopics (19), versions 2 to 7.
+
+From v5 on the answer holds the partitions, the replication factor and every config in effect; ids
+go out from v7 on. Any replication factor from 1 on is accepted and reported as asked (Connect,
+Schema Registry and Streams ask for 3): the object store replicates. Assignments are checked and
+otherwise ignored. A name that stands twice gets one answer, 42. `timeout_ms` bounds the request;
+what is not made by then is 7 and may come to be nevertheless, as in Kafka.
+
+Limits: `TOPICS_MAX` topics and `PARTITIONS_MAX` partitions a request, beyond which a topic is 44.
+"""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from lakelog.broker.administration import Deadline, Fault
+from lakelog.broker.assignments import check_topic
+from lakelog.broker.call import Call
+from lakelog.model.errors import ErrorCode
+from lakelog.topics import names
+from lakelog.topics.failures import (
+    InvalidChange,
+    InvalidConfig,
+    TooLarge,
+)
+from lakelog.topics.settings import described
+from lakelog.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+if TYPE_CHECKING:
+    from lakelog.broker.broker import Broker
+    from lakelog.topics.topic import Topic
+
+TOPICS_MAX: Final = 1_000
+PARTITIONS_MAX: Final = 100_000
+UNSET: Final = -1
+
+
+async def handle(
+    broker: "Broker", call: Call, request: CreateTopicsRequest
+) -> CreateTopicsResponse:
+    """Make each topic, one after another."""
+    deadline = Deadline(broker, call, request.timeout_ms)
+    creation = _Creation(broker, validate_only=request.validate_only)
+    times = Counter(topic.name for topic in request.topics)
+    results = []
+    for topic in request.topics:
+        if times[topic.name] == 1:
+            outcome = await deadline.attempt(creation.of(topic))
+            results.append(creation.result(topic.name, outcome))
+    twice = Fault(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    results.extend(creation.result(name, twice) for name, count in times.items() if count > 1)
+    return CreateTopicsResponse(topics=tuple(results))
+
+
+class _Creation:
+    """One CreateTopics request."""
+
+    def __init__(self, broker: "Broker", *, validate_only: bool) -> None:
+        self._broker = broker
+        self._validate_only = validate_only
+        self._topics = 0
+        self._partitions = 0
+        self._shown: dict[tuple[tuple[str, str], ...], tuple[CreatableTopicConfigs, ...]] = {}
+
+    def of(self, asked: CreatableTopic) -> "Callable[[], Awaitable[Topic]]":
+        """The work of making one topic."""
+
+        async def make() -> "Topic":
+            if asked.name == names.CLUSTER_METADATA:
+                raise InvalidChange(
+                    f"Creation of internal topic {names.CLUSTER_METADATA} is prohibited."
+                )
+            names.check(asked.name)
+            configs = _configs(asked)
+            partitions, replication_factor = self._shape(asked)
+            return await self._broker.topics.create(
+                asked.name,
+                partitions=partitions,
+                replication_factor=replication_factor,
+                configs=configs,
+                validate_only=self._validate_only,
+            )
+
+        return make
+
+    def result(self, name: str, outcome: "Topic | Fault") -> CreatableTopicResult:
+        """What became of one topic."""
+        if isinstance(outcome, Fault):
+            return CreatableTopicResult(
+                name=name, error_code=outcome.code, error_message=outcome.message
+            )
+        return CreatableTopicResult(
+            name=name,
+            topic_id=outcome.id,
+            error_message=None,
+            num_partitions=outcome.partition_count,
+            replication_factor=outcome.replication_factor,
+            configs=self._shown_configs(outcome.configs),
+        )
+
+    def _shape(self, asked: CreatableTopic) -> tuple[int, int]:
+        """Partitions and replication factor, within what one request may ask for."""
+        options = self._broker.options
+        if asked.assignments:
+            live = {node.id for node in self._broker.cluster.nodes()}
+            partitions, replication_factor = check_topic(asked, live)
+        else:
+            partitions, replication_factor = asked.num_partitions, asked.replication_factor
+            if replication_factor == UNSET:
+                replication_factor = options.default_replication_factor
+            if partitions == UNSET:
+                partitions = options.num_partitions
+        together = self._partitions + max(partitions, 0)
+        if self._topics == TOPICS_MAX or together > PARTITIONS_MAX:
+            raise TooLarge(
+                f"A request makes at most {TOPICS_MAX} topics with {PARTITIONS_MAX} partitions"
+                " altogether."
+            )
+        self._topics += 1
+        self._partitions = together
+        return partitions, replication_factor
+
+    def _shown_configs(self, configs: Mapping[str, str]) -> tuple[CreatableTopicConfigs, ...]:
+        """The configs in effect; topics with the same configs of their own share them."""
+        key = tuple(sorted(configs.items()))
+        if key not in self._shown:
+            self._shown[key] = tuple(
+                CreatableTopicConfigs(
+                    name=found.definition.name, value=found.value, config_source=found.source
+                )
+                for found in described(configs, self._broker.topics.defaults)
+            )
+        return self._shown[key]
+
+
+def _configs(asked: CreatableTopic) -> dict[str, str]:
+    unset = [config.name for config in asked.configs if config.value is None]
+    if unset:
+        raise InvalidConfig(f"Null value not supported for topic configs: {','.join(unset)}")
+    return {config.name: config.value for config in asked.configs if config.value is not None}

@@ -1,0 +1,132 @@
+"""DescribeTopicPartitions (75), version 0.
+
+An empty list asks for all topics. Topics come sorted by name, at most `PARTITIONS_MAX` partitions
+(fewer if asked, one at least), and the cursor names the first partition that is not shown. A cursor
+whose topic is not in the list, or with a negative partition, is 42. Unknown topics count nothing
+towards the limit. Operations are always filled in. Ignored: nothing.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from lakelog.broker.administration import Deadline, Fault
+from lakelog.broker.call import Call
+from lakelog.broker.nodes import TOPIC_OPERATIONS
+from lakelog.model.errors import ErrorCode
+from lakelog.model.ids import LEADER_EPOCH
+from lakelog.topics import names
+from lakelog.wire.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponseCursor,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from lakelog.broker.broker import Broker
+    from lakelog.topics.routing import View
+    from lakelog.topics.topic import Topic
+
+PARTITIONS_MAX: Final = 2_000
+
+
+async def handle(
+    broker: "Broker", call: Call, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    """One page of topics and partitions."""
+    if _is_misplaced(request):
+        return _refused(request, ErrorCode.INVALID_REQUEST)
+    known = await Deadline(broker, call).attempt(broker.topics.current)
+    if isinstance(known, Fault):
+        return _refused(request, known.code)
+    view = broker.cluster.view(call.client_id)
+    left = max(min(request.response_partition_limit, PARTITIONS_MAX), 1)
+    topics: list[DescribeTopicPartitionsResponseTopic] = []
+    cursor = None
+    for name in _wanted(broker, request):
+        if left == 0:
+            cursor = DescribeTopicPartitionsResponseCursor(name, 0)
+            break
+        topic = broker.topics.cached(name)
+        if topic is None:
+            topics.append(_unknown(name))
+            continue
+        start = _start(request, name)
+        end = min(topic.partition_count, start + left)
+        topics.append(_shown(topic, view, start, end))
+        if end < topic.partition_count:
+            cursor = DescribeTopicPartitionsResponseCursor(name, end)
+            break
+        left -= max(end - start, 0)
+    return DescribeTopicPartitionsResponse(topics=tuple(topics), next_cursor=cursor)
+
+
+def _is_misplaced(request: DescribeTopicPartitionsRequest) -> bool:
+    cursor = request.cursor
+    if cursor is None:
+        return False
+    listed = any(topic.name == cursor.topic_name for topic in request.topics)
+    return cursor.partition_index < 0 or (bool(request.topics) and not listed)
+
+
+def _wanted(broker: "Broker", request: DescribeTopicPartitionsRequest) -> list[str]:
+    first = "" if request.cursor is None else request.cursor.topic_name
+    if request.topics:
+        return sorted({topic.name for topic in request.topics if topic.name >= first})
+    return [topic.name for topic in broker.topics.cached_all() if topic.name >= first]
+
+
+def _start(request: DescribeTopicPartitionsRequest, name: str) -> int:
+    cursor = request.cursor
+    return cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+
+
+def _refused(
+    request: DescribeTopicPartitionsRequest, code: ErrorCode
+) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(
+        topics=tuple(
+            DescribeTopicPartitionsResponseTopic(error_code=code, name=topic.name)
+            for topic in request.topics
+        )
+    )
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    bad = names.fault(name) is not None
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.INVALID_TOPIC_EXCEPTION
+        if bad
+        else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        name=name,
+        is_internal=name in names.INTERNAL,
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _shown(
+    topic: "Topic", view: "View", start: int, end: int
+) -> DescribeTopicPartitionsResponseTopic:
+    partitions = []
+    for partition in range(start, end):
+        stream = topic.stream(partition)
+        assert stream is not None, (topic.name, partition)
+        leader = view.leader(stream)
+        partitions.append(
+            DescribeTopicPartitionsResponsePartition(
+                partition_index=partition,
+                leader_id=leader,
+                leader_epoch=LEADER_EPOCH,
+                replica_nodes=(leader,),
+                isr_nodes=(leader,),
+                eligible_leader_replicas=(),
+                last_known_elr=(),
+            )
+        )
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.name in names.INTERNAL,
+        partitions=tuple(partitions),
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )

@@ -1,0 +1,242 @@
+"""Fetch (1), versions 4 to 18.
+
+Topics by name up to v12, by id from v13 on. Sessions from v7 on (`fetch_sessions`). Checked:
+`current_leader_epoch` from v9 on. Ignored: `rack_id`, `log_start_offset`, `last_fetched_epoch`,
+`cluster_id`, `replica_directory_id` and the request's `high_watermark`: they are a replica's, or
+choose one. `preferred_read_replica` is -1 and no leader hint is sent (rows 56, 60).
+
+A fetch is answered as soon as it has `min_bytes`, or a read failed; otherwise it is parked until
+data comes or `max_wait_ms` is over. A parked fetch does not hold up its connection: only its
+place among the answers is kept. Unknown partitions wait with the others; alone they are answered
+at once (row 55).
+
+Data is served from any applied state. An answer without any record, OFFSET_OUT_OF_RANGE and a
+stream that is not there need a proof of currency that began after the request arrived (rule 16).
+It is asked for only when such an answer is about to be given: a parked fetch nearly always has it
+by then, from the tail's own rhythm. Without a proof the client hears 6 and looks elsewhere (rule
+17).
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from lakelog.broker.call import Answer, Call, Later
+from lakelog.broker.errors import Attempt, failure_code
+from lakelog.broker.fetch_read import Entry, Reading, never_read
+from lakelog.broker.fetch_sessions import Asked, Context, Key, Results
+from lakelog.broker.lookup import TopicFinder, check_count, epoch_code
+from lakelog.model.errors import ErrorCode
+from lakelog.model.failures import Failure
+from lakelog.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartitionData,
+    FetchRequest,
+    FetchResponse,
+)
+
+if TYPE_CHECKING:
+    from lakelog.broker.broker import Broker
+    from lakelog.topics.topic import Topic
+
+FIRST_VERSION_BY_ID: Final = 13
+RESPONSE_BYTES_MAX: Final = 57_671_680
+"""Kafka's `fetch.max.bytes` of a broker: no answer holds more records, one first batch excepted."""
+
+WAIT_MS_MAX: Final = 300_000
+"""Nobody is parked for longer, whatever he asks for; an early answer is always allowed."""
+
+PROOF_S_MAX: Final = 3.0
+"""How long an answer may be late for want of a proof: as long as a state may go without (E1)."""
+
+READ_S_MAX: Final = 10.0
+"""How long the object store may take: well inside the 30 s that clients wait for an answer."""
+
+LOOK_UP_S: Final = 1.0
+"""A parked fetch looks up this often, to see whether the broker is going down."""
+
+
+async def handle(broker: "Broker", call: Call, request: FetchRequest) -> Answer | Later:
+    """Read what is there; without enough of it, promise an answer."""
+    check_count(topic.partitions for topic in request.topics)
+    context = broker.fetch_sessions.begin(
+        request,
+        by_id=call.version >= FIRST_VERSION_BY_ID,
+        now_s=broker.clock.monotonic_s(),
+    )
+    if isinstance(context, ErrorCode):
+        return FetchResponse(error_code=context)
+    asked = context.asked
+    if _replica_id(request) >= 0:
+        return _refused_replica(broker, context, asked)
+    fetch = _Fetch(broker, call, request, context)
+    await fetch.open(asked)
+    await fetch.reading.read(deadline_s=fetch.deadline_s + READ_S_MAX)
+    if fetch.has_enough() and not fetch.reading.needs_proof:
+        return fetch.answer()
+    return Later(fetch.complete())
+
+
+def _replica_id(request: FetchRequest) -> int:
+    return max(request.replica_id, request.replica_state.replica_id)
+
+
+def _refused_replica(broker: "Broker", context: Context, asked: Asked) -> FetchResponse:
+    """There are no replicas: who says he is one gets what Kafka gives an unauthorised one."""
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    results = [(key, never_read(partition.partition, code)) for key, partition in asked.items()]
+    return _respond(broker, context, results)
+
+
+class _Fetch:
+    """One fetch that is read once or more before it is answered."""
+
+    __slots__ = (
+        "_arrived_s",
+        "_broker",
+        "_context",
+        "_min_bytes",
+        "_proven",
+        "_request",
+        "_version",
+        "deadline_s",
+        "reading",
+    )
+
+    reading: Reading
+
+    def __init__(
+        self, broker: "Broker", call: Call, request: FetchRequest, context: Context
+    ) -> None:
+        self._broker = broker
+        self._context = context
+        self._request = request
+        self._version = call.version
+        self._arrived_s = call.arrived_s
+        self._proven = False
+        self._min_bytes = min(request.min_bytes, self._bytes_max())
+        wait_ms = min(max(request.max_wait_ms, 0), WAIT_MS_MAX)
+        self.deadline_s = call.arrived_s + wait_ms / 1000
+
+    def _bytes_max(self) -> int:
+        return max(min(self._request.max_bytes, RESPONSE_BYTES_MAX), 0)
+
+    async def open(self, asked: Asked) -> None:
+        """Find the stream of every partition, or its error."""
+        finder = TopicFinder(self._broker, Attempt.READING)
+        topics: dict[str | bytes, Topic | ErrorCode] = {}
+        for name_or_id, _ in asked:
+            if name_or_id not in topics:
+                topics[name_or_id] = await finder.find(name_or_id)
+        entries = []
+        for key, partition in asked.items():
+            topic = topics[key[0]]
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if isinstance(topic, ErrorCode):
+                stream, code = None, topic
+            else:
+                stream = topic.stream(partition.partition)
+            if stream is None:
+                fixed = never_read(partition.partition, code)
+                entries.append(Entry(key, partition, fixed=fixed))
+            else:
+                entries.append(Entry(key, partition, stream=stream))
+        self.reading = Reading(
+            self._broker.log,
+            entries,
+            bytes_max=self._bytes_max(),
+            committed=self._request.isolation_level != 0,
+            version=self._version,
+        )
+        self._refuse_unreadable(entries)
+
+    def _refuse_unreadable(self, entries: list[Entry]) -> None:
+        """Refuse partitions of a wrong epoch, and those whose state is too old (rule 17)."""
+        log = self._broker.log
+        refused = {}
+        for at, entry in enumerate(entries):
+            if entry.stream < 0:
+                continue
+            code = epoch_code(entry.asked.current_leader_epoch)
+            try:
+                log.check_fresh(entry.stream)
+            except Failure as failure:
+                code = failure_code(failure, Attempt.READING)
+            if code:
+                refused[at] = code
+        self.reading.refuse_for_good(refused)
+
+    def has_enough(self) -> bool:
+        """Whether the last pass is an answer, time or not."""
+        reading = self.reading
+        return reading.failed or reading.size_bytes >= self._min_bytes or not reading.streams
+
+    async def complete(self) -> FetchResponse:
+        """Wait for enough data or the end of the time, and answer."""
+        reading = self.reading
+        with self._broker.log.watch(reading.streams) as watch:
+            while True:
+                # After the watch began: a change since then ends the wait below.
+                await reading.read(deadline_s=self.deadline_s + READ_S_MAX)
+                if not self._is_over():
+                    changed = False
+                    while not changed and not self._time_is_over():
+                        changed = await watch.wait(min(self._left_s(), LOOK_UP_S))
+                    if changed:
+                        continue
+                if not reading.needs_proof or self._proven:
+                    return self.answer()
+                if not await self._prove():
+                    return self.answer()
+
+    def _is_over(self) -> bool:
+        return self.has_enough() or self._time_is_over()
+
+    def _left_s(self) -> float:
+        return self.deadline_s - self._broker.clock.monotonic_s()
+
+    def _time_is_over(self) -> bool:
+        return self._left_s() <= 0 or self._broker.fetch_sessions.draining
+
+    async def _prove(self) -> bool:
+        """Get a proof for what is about to be claimed, or take the claims back."""
+        now_s = self._broker.clock.monotonic_s()
+        try:
+            await self._broker.log.prove(
+                self.reading.streams,
+                arrived_s=self._arrived_s,
+                deadline_s=max(self.deadline_s, now_s) + PROOF_S_MAX,
+            )
+        except Failure as failure:
+            self.reading.refuse_claims(failure_code(failure, Attempt.READING))
+            return False
+        self._proven = True
+        return True
+
+    def answer(self) -> FetchResponse:
+        """The answer made of the last pass."""
+        self._broker.metrics.fetched_bytes.inc(self.reading.size_bytes)
+        return _respond(self._broker, self._context, self.reading.results())
+
+
+def _respond(broker: "Broker", context: Context, results: Results) -> FetchResponse:
+    now_s = broker.clock.monotonic_s()
+    settled = broker.fetch_sessions.settle(context, results, now_s=now_s)
+    return FetchResponse(
+        error_code=settled.code,
+        session_id=settled.session_id,
+        responses=_topics(settled.results),
+    )
+
+
+def _topics(results: Results) -> tuple[FetchableTopicResponse, ...]:
+    """Neighbours of one topic together: the order is the session's, and it is kept."""
+    groups: list[tuple[Key, list[FetchPartitionData]]] = []
+    for key, data in results:
+        if not groups or groups[-1][0][0] != key[0]:
+            groups.append((key, []))
+        groups[-1][1].append(data)
+    return tuple(
+        FetchableTopicResponse(topic=key[0], partitions=tuple(partitions))
+        if isinstance(key[0], str)
+        else FetchableTopicResponse(topic_id=key[0], partitions=tuple(partitions))
+        for key, partitions in groups
+    )

@@ -1,0 +1,47 @@
+"""ListConfigResources (74), versions 0 to 1.
+
+Version 0 lists client metrics, of which there are none. Version 1 names the types it wants, an
+empty list for all; a type that is unknown is 35. Topics are listed by name, brokers and their
+loggers by id; groups have no configs of their own, so none is listed.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from lakelog.broker.administration import Deadline
+from lakelog.broker.call import Call
+from lakelog.broker.config_resources import ResourceType
+from lakelog.model.errors import ErrorCode
+from lakelog.wire.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+if TYPE_CHECKING:
+    from lakelog.broker.broker import Broker
+
+FIRST_VERSION_WITH_TYPES: Final = 1
+_ALL: Final = frozenset(int(kind) for kind in ResourceType)
+
+
+async def handle(
+    broker: "Broker", call: Call, request: ListConfigResourcesRequest
+) -> ListConfigResourcesResponse:
+    """The resources that can have configs."""
+    if call.version < FIRST_VERSION_WITH_TYPES:
+        return ListConfigResourcesResponse()
+    wanted = frozenset(request.resource_types) or _ALL
+    if not wanted <= _ALL:
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    found: list[ConfigResource] = []
+    if ResourceType.TOPIC in wanted:
+        stale = await Deadline(broker, call).attempt(broker.topics.current)
+        if stale is not None:
+            return ListConfigResourcesResponse(error_code=stale.code)
+        found += (
+            ConfigResource(topic.name, ResourceType.TOPIC) for topic in broker.topics.cached_all()
+        )
+    for kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
+        if kind in wanted:
+            found += (ConfigResource(str(node.id), kind) for node in broker.cluster.nodes())
+    return ListConfigResourcesResponse(config_resources=tuple(found))

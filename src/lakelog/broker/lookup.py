@@ -1,0 +1,87 @@
+"""How the data APIs find what a request names: the topic, its stream, the epoch it believes in."""
+
+import asyncio
+from collections.abc import Iterable, Sized
+from typing import TYPE_CHECKING, Final
+
+from lakelog.broker.call import CloseConnection
+from lakelog.broker.errors import Attempt, failure_code, unknown_code
+from lakelog.model.errors import ErrorCode
+from lakelog.model.failures import Failure, Unavailable
+from lakelog.model.ids import LEADER_EPOCH, TopicId
+from lakelog.topics.names import fault
+
+if TYPE_CHECKING:
+    from lakelog.broker.broker import Broker
+    from lakelog.topics.topic import Topic
+
+NO_EPOCH: Final = -1
+"""A client that does not know an epoch sends this, and nothing is checked."""
+
+PARTITIONS_MAX: Final = 25_000
+"""The most partitions of one request. Reading and answering a partition takes about a kilobyte, and
+two megabytes of a hostile request can name 130,000 of them."""
+
+LOOK_S_MAX: Final = 5.0
+"""How long a look at the store may take before its topics are answered retriably."""
+
+
+def check_count(partitions: Iterable[Sized]) -> None:
+    """Close the connection of a client that names more partitions than one request may."""
+    count = sum(map(len, partitions))
+    if count > PARTITIONS_MAX:
+        raise CloseConnection(f"{count} partitions in one request; at most {PARTITIONS_MAX}")
+
+
+def epoch_code(current_leader_epoch: int) -> ErrorCode:
+    """What a client hears of the epoch it takes for current: older 74, newer 75 (row 30)."""
+    if current_leader_epoch in (NO_EPOCH, LEADER_EPOCH):
+        return ErrorCode.NONE
+    if current_leader_epoch < LEADER_EPOCH:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    return ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+class TopicFinder:
+    """Finds the topics of one request.
+
+    "Unknown" is an answer that needs to be current (T1), so the first topic that is not known here
+    costs a look at the store. The look began after the request came, so it serves all its topics:
+    a request of thousands of unknown names costs no more than one.
+    """
+
+    __slots__ = ("_attempt", "_code", "_looked", "_topics")
+
+    def __init__(self, broker: "Broker", attempt: Attempt) -> None:
+        self._topics = broker.topics
+        self._attempt = attempt
+        self._looked = False
+        self._code: ErrorCode | None = None
+
+    def cached(self, name_or_id: str | bytes) -> "Topic | None":
+        """The topic of that name or id if it is known here; None proves nothing."""
+        if isinstance(name_or_id, str):
+            return self._topics.cached(name_or_id)
+        return self._topics.cached_id(TopicId(name_or_id))
+
+    async def find(self, name_or_id: str | bytes) -> "Topic | ErrorCode":
+        """The topic of that name or id, or the code for its partitions."""
+        found = self.cached(name_or_id)
+        if found is not None:
+            return found
+        if isinstance(name_or_id, str) and fault(name_or_id) is not None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # a name that nobody can have
+        if not self._looked:
+            await self._look()
+            found = self.cached(name_or_id)
+        return found or self._code or unknown_code(by_id=isinstance(name_or_id, bytes))
+
+    async def _look(self) -> None:
+        self._looked = True
+        try:
+            async with asyncio.timeout(LOOK_S_MAX):
+                await self._topics.current()
+        except TimeoutError:
+            self._code = failure_code(Unavailable("no answer"), self._attempt)
+        except Failure as failure:  # the store is down: unknown topics wait, the others go on
+            self._code = failure_code(failure, self._attempt)

@@ -1,0 +1,93 @@
+"""OffsetForLeaderEpoch (23), versions 2 to 4.
+
+There is one leader epoch and nothing is ever truncated, so the end of every epoch up to ours is
+the log end (rows 30, 58, 59). An epoch above ours, or below 0, is (-1, -1) without an error: Java
+consumers then reset, which is why no answer of ours ever shows an epoch that Metadata does not
+reach. Checked: `current_leader_epoch`. Ignored: `replica_id`.
+
+The end is given after a proof of currency: a consumer whose position is beyond the end it hears
+believes that data was lost (redpanda#5435).
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from lakelog.broker.call import Call
+from lakelog.broker.errors import Attempt, failure_code
+from lakelog.broker.lookup import TopicFinder, check_count, epoch_code
+from lakelog.model.errors import ErrorCode
+from lakelog.model.failures import Failure
+from lakelog.model.ids import LEADER_EPOCH
+from lakelog.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+if TYPE_CHECKING:
+    from lakelog.broker.broker import Broker
+    from lakelog.topics.topic import Topic
+
+PROOF_S_MAX: Final = 10.0
+
+
+async def handle(
+    broker: "Broker", call: Call, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
+    """Say where each epoch ends."""
+    check_count(topic.partitions for topic in request.topics)
+    finder = TopicFinder(broker, Attempt.READING)
+    found = [await finder.find(topic.topic) for topic in request.topics]
+    streams = [
+        stream
+        for topic, asked in zip(found, request.topics, strict=True)
+        if not isinstance(topic, ErrorCode)
+        for partition in asked.partitions
+        if (stream := topic.stream(partition.partition)) is not None
+    ]
+    unproven = await _prove(broker, call, streams)
+    return OffsetForLeaderEpochResponse(
+        topics=tuple(
+            OffsetForLeaderTopicResult(
+                topic=asked.topic,
+                partitions=tuple(
+                    _end(broker, topic, partition, unproven) for partition in asked.partitions
+                ),
+            )
+            for topic, asked in zip(found, request.topics, strict=True)
+        )
+    )
+
+
+async def _prove(broker: "Broker", call: Call, streams: Sequence[int]) -> ErrorCode:
+    if not streams:
+        return ErrorCode.NONE
+    deadline_s = call.arrived_s + PROOF_S_MAX
+    try:
+        await broker.log.prove(streams, arrived_s=call.arrived_s, deadline_s=deadline_s)
+    except Failure as failure:
+        return failure_code(failure, Attempt.READING)
+    return ErrorCode.NONE
+
+
+def _end(
+    broker: "Broker",
+    topic: "Topic | ErrorCode",
+    asked: OffsetForLeaderPartition,
+    unproven: ErrorCode,
+) -> OffsetForLeaderEpochEndOffset:
+    index = asked.partition
+    if isinstance(topic, ErrorCode):
+        return OffsetForLeaderEpochEndOffset(topic, index)
+    stream = topic.stream(index)
+    facts = None if stream is None else broker.log.facts(stream)
+    if facts is None:
+        return OffsetForLeaderEpochEndOffset(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, index)
+    code = epoch_code(asked.current_leader_epoch) or unproven
+    if code:
+        return OffsetForLeaderEpochEndOffset(code, index)
+    if not 0 <= asked.leader_epoch <= LEADER_EPOCH:
+        return OffsetForLeaderEpochEndOffset(0, index)
+    return OffsetForLeaderEpochEndOffset(0, index, asked.leader_epoch, facts.head)

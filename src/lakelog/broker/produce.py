@@ -1,0 +1,302 @@
+"""Produce (0), versions 3 to 13 (0 to 2 are advertised for old librdkafka, and refused).
+
+Topics by name up to v12, by id from v13 on. `error_message` and `record_errors` go out from v8 on,
+`log_start_offset` from v5 on. Ignored: nothing. Never sent: `current_leader` and `node_endpoints`
+(row 60: the epoch never grows, so clients would not heed them).
+
+Batches are judged one by one; then the request is refused whole (acks, transactions), or a bad
+batch gets its code and the good ones are stored (row 19). The request takes its place in the log
+when there is room; nothing is awaited between that and the return, so requests of one connection
+enter the log in their order (rule 4). The answer is made from the outcome, without a task: a
+callback of the log's future fills ours.
+
+Differences from Kafka: a partition that stands twice in a request is refused with 87 (Kafka keeps
+the second batch and acknowledges both); null records are 87 (Kafka never answers); a time-out
+below a second is a second, because here it bounds the write itself, not the wait for replicas.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from lakelog.broker.call import Answer, Call, CloseConnection, Later, NoAnswer
+from lakelog.broker.errors import Attempt, failure_code, verdict_code
+from lakelog.broker.inspection import inspect_slowly, is_slow
+from lakelog.broker.lookup import TopicFinder, check_count
+from lakelog.domain.outcomes import Verdict
+from lakelog.log.values import Appended
+from lakelog.model.errors import ErrorCode
+from lakelog.model.failures import Failure, OutcomeUnknown
+from lakelog.records.acceptance import AcceptedBatch, BatchRules, RejectedBatch, inspect
+from lakelog.records.header import is_transactional
+from lakelog.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+
+if TYPE_CHECKING:
+    from lakelog.broker.broker import Broker
+    from lakelog.topics.topic import Topic
+
+FIRST_VERSION_BY_ID: Final = 13
+ALL_ACKS: Final = (-1, 0, 1)
+TIMEOUT_MS_MIN: Final = 1_000
+TIMEOUT_MS_MAX: Final = 120_000
+"""A client that asks for more is told after two minutes that the outcome is unknown."""
+
+LOOP_HELD_S_MAX: Final = 0.01
+NOTHING: Final = memoryview(b"")
+PENDING: Final = PartitionProduceResponse(-1, ErrorCode.REQUEST_TIMED_OUT, -1)
+"""Stands where an answer will be."""
+
+
+async def handle(broker: "Broker", call: Call, request: ProduceRequest) -> Answer | Later:
+    """Judge the batches, give them their place in the log, and answer when they are committed."""
+    check_count(topic.partition_data for topic in request.topic_data)
+    production = _Production(broker, call, request)
+    for topic_data in request.topic_data:
+        await production.judge_topic(topic_data)
+    # Nothing is in the log yet, so the request can still be refused whole, in Kafka's order.
+    if production.transactional:
+        return production.refuse_all(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)  # row 64
+    if request.acks not in ALL_ACKS:
+        return production.refuse_all(ErrorCode.INVALID_REQUIRED_ACKS)
+    count = len(production.streams)
+    if count > 1 and len(set(production.streams)) < count:
+        production.refuse_repeated()
+    if not production.streams:
+        return production.answer(None)
+    return await production.append()
+
+
+class _Production:
+    """One Produce request on its way: what is refused, and what goes into the log."""
+
+    __slots__ = (
+        "acks",
+        "batches",
+        "broker",
+        "by_id",
+        "call",
+        "deadline_s",
+        "finder",
+        "now_ms",
+        "places",
+        "request",
+        "rows",
+        "streams",
+        "transactional",
+        "yielded_s",
+    )
+
+    def __init__(self, broker: "Broker", call: Call, request: ProduceRequest) -> None:
+        self.broker = broker
+        self.call = call
+        self.request = request
+        self.acks = request.acks
+        self.finder = TopicFinder(broker, Attempt.APPENDING)
+        self.transactional = request.transactional_id is not None
+        self.by_id = call.version >= FIRST_VERSION_BY_ID
+        timeout_ms = min(max(request.timeout_ms, TIMEOUT_MS_MIN), TIMEOUT_MS_MAX)
+        self.deadline_s = call.arrived_s + timeout_ms / 1000
+        self.now_ms = broker.clock.now_ms()
+        self.yielded_s = broker.clock.monotonic_s()
+        self.rows: list[list[PartitionProduceResponse]] = []
+        # Of the batches for the log, in step: the stream, the batch, where its answer belongs.
+        self.streams: list[int] = []
+        self.batches: list[AcceptedBatch] = []
+        self.places: list[tuple[list[PartitionProduceResponse], int, int]] = []
+
+    async def judge_topic(self, topic_data: TopicProduceData) -> None:
+        """Judge each batch of a topic."""
+        name_or_id = topic_data.topic_id if self.by_id else topic_data.name
+        topic: Topic | ErrorCode | None = self.finder.cached(name_or_id)
+        if topic is None:
+            topic = await self.finder.find(name_or_id)
+        row: list[PartitionProduceResponse] = []
+        self.rows.append(row)
+        if isinstance(topic, ErrorCode):
+            for partition in topic_data.partition_data:
+                self._refuse(row, partition, _refusal(partition.index, topic))
+            return
+        rules, clock = self._rules(topic), self.broker.clock
+        for partition in topic_data.partition_data:
+            stream = topic.stream(partition.index)
+            if stream is None:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                self._refuse(row, partition, _refusal(partition.index, code))
+                continue
+            data = partition.records if partition.records is not None else NOTHING
+            batch = await inspect_slowly(data, rules) if is_slow(data) else inspect(data, rules)
+            if isinstance(batch, RejectedBatch):
+                self._refuse(row, partition, _rejection(partition.index, batch))
+            else:
+                self._take(row, partition.index, stream, batch)
+            if clock.monotonic_s() - self.yielded_s > LOOP_HELD_S_MAX:
+                # Many batches that unpack to much must not hold up the loop (R2).
+                await asyncio.sleep(0)
+                self.yielded_s = clock.monotonic_s()
+
+    def _take(
+        self, row: list[PartitionProduceResponse], index: int, stream: int, batch: AcceptedBatch
+    ) -> None:
+        if batch.transactional:
+            self.transactional = True
+        if batch.producer_id >= 0 and not self.broker.options.idempotence:
+            reason = "Idempotent producers are off"
+            row.append(_refusal(index, ErrorCode.INVALID_REQUEST, reason))
+            return
+        self.streams.append(stream)
+        self.batches.append(batch)
+        self.places.append((row, len(row), index))
+        row.append(PENDING)
+
+    def _refuse(
+        self,
+        row: list[PartitionProduceResponse],
+        partition: PartitionProduceData,
+        refusal: PartitionProduceResponse,
+    ) -> None:
+        row.append(refusal)
+        if partition.records is not None and is_transactional(partition.records):
+            self.transactional = True
+
+    def refuse_all(self, code: ErrorCode) -> Answer:
+        """Answer every partition with one code."""
+        self.rows = [
+            [_refusal(partition.index, code) for partition in topic.partition_data]
+            for topic in self.request.topic_data
+        ]
+        return self.answer(None)
+
+    def refuse_repeated(self) -> None:
+        """Take out the batches of partitions that the request names more than once (row 10)."""
+        first: dict[int, int] = {}
+        repeated = {
+            stream for at, stream in enumerate(self.streams) if first.setdefault(stream, at) != at
+        }
+        kept = [at for at, stream in enumerate(self.streams) if stream not in repeated]
+        for stream, (row, at, index) in zip(self.streams, self.places, strict=True):
+            if stream in repeated:
+                reason = "There must be exactly one record batch per partition"
+                row[at] = _refusal(index, ErrorCode.INVALID_RECORD, reason)
+        self.streams = [self.streams[at] for at in kept]
+        self.batches = [self.batches[at] for at in kept]
+        self.places = [self.places[at] for at in kept]
+
+    async def append(self) -> Answer | Later:
+        """Wait for room, take the place in the log, and promise an answer."""
+        size_bytes = sum(len(batch.data) for batch in self.batches)
+        log = self.broker.log
+        try:
+            await log.room(size_bytes, deadline_s=self.deadline_s)
+            appending = log.append(self.streams, self.batches, deadline_s=self.deadline_s)
+        except Failure as failure:  # before the hand-over: certainly nothing was written
+            return self.answer(failure)
+        self.broker.metrics.produced_bytes.inc(size_bytes)
+        outcome: asyncio.Future[Appended | Failure] = appending.get_loop().create_future()
+
+        def settle(done: "asyncio.Future[Appended]") -> None:
+            if not outcome.done():  # cancelled when the connection is gone; the append goes on
+                _pass_on(done, outcome)
+
+        appending.add_done_callback(settle)
+        return Later(outcome, self.answer)
+
+    def answer(self, outcome: Appended | Failure | None) -> Answer:
+        """The answer, given what became of the batches; None when none was handed over."""
+        if isinstance(outcome, Failure):
+            code = failure_code(outcome, Attempt.APPENDING)
+            for row, at, index in self.places:
+                row[at] = _refusal(index, code, str(outcome) or None)
+        elif outcome is not None:
+            self._fill_in(outcome)
+        if self.acks == 0:
+            return self._silence()
+        by_id = self.by_id
+        return ProduceResponse(
+            responses=tuple(
+                TopicProduceResponse(topic_id=topic.topic_id, partition_responses=tuple(row))
+                if by_id
+                else TopicProduceResponse(name=topic.name, partition_responses=tuple(row))
+                for topic, row in zip(self.request.topic_data, self.rows, strict=True)
+            )
+        )
+
+    def _fill_in(self, appended: Appended) -> None:
+        facts_of = self.broker.log.facts
+        verdicts: Sequence[int] = appended.verdicts
+        for number, (row, at, index) in enumerate(self.places):
+            verdict = verdicts[number]
+            if verdict > Verdict.DUPLICATE:
+                row[at] = _refusal(index, verdict_code(Verdict(verdict), by_id=self.by_id))
+                continue
+            facts = facts_of(self.streams[number])
+            row[at] = PartitionProduceResponse(
+                index,
+                0,
+                int(appended.offsets[number]),
+                # Row 20: a duplicate carries the original's timestamp, also with CreateTime.
+                int(appended.timestamps[number])
+                if verdict == Verdict.DUPLICATE
+                else self.batches[number].append_time_ms,
+                facts.log_start if facts is not None else -1,
+            )
+
+    def _silence(self) -> NoAnswer:
+        """What acks=0 hears: nothing, or the end of the connection (row 17)."""
+        for row in self.rows:
+            for response in row:
+                if response.error_code:
+                    code = ErrorCode(response.error_code).name
+                    raise CloseConnection(f"acks=0: partition {response.index}: {code}")
+        return NoAnswer()
+
+    def _rules(self, topic: "Topic") -> BatchRules:
+        settings = topic.settings
+        return BatchRules(
+            now_ms=self.now_ms,
+            produce_version=self.call.version,
+            message_bytes_max=settings.message_bytes_max,
+            timestamp_type=settings.timestamp_type,
+            timestamp_before_max_ms=settings.timestamp_before_max_ms,
+            timestamp_after_max_ms=settings.timestamp_after_max_ms,
+            compacted=settings.compacted,
+        )
+
+
+def _pass_on(
+    done: "asyncio.Future[Appended]", outcome: "asyncio.Future[Appended | Failure]"
+) -> None:
+    """Hand the log's outcome over as a value; anything but a named failure stays an exception."""
+    if done.cancelled():
+        outcome.set_result(OutcomeUnknown("the broker is stopping"))
+        return
+    error = done.exception()
+    if error is None:
+        outcome.set_result(done.result())
+    elif isinstance(error, Failure):
+        outcome.set_result(error)
+    else:
+        outcome.set_exception(error)
+
+
+def _refusal(index: int, code: ErrorCode, message: str | None = None) -> PartitionProduceResponse:
+    return PartitionProduceResponse(index, code, -1, error_message=message)
+
+
+def _rejection(index: int, batch: RejectedBatch) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index,
+        batch.code,
+        -1,
+        record_errors=tuple(
+            BatchIndexAndErrorMessage(record, message) for record, message in batch.record_errors
+        ),
+        error_message=batch.message,
+    )

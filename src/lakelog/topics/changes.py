@@ -1,0 +1,154 @@
+"""Carries a decided change of a topic through: its key, then its streams, then its key.
+
+Rule 21: streams are created in their domain before the topic can be seen, and dropped after it
+cannot be seen any more. Each step may be done twice and by anyone, so a broker that stops half-way
+leaves work behind, never a mess. Names that differ only in `.` and `_` must not both become
+visible: whoever carries a CREATING topic on looks for such a name after the decision was written,
+so of two at least one sees the other and withdraws.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Final, Protocol
+
+from lakelog.clock import Entropy
+from lakelog.meta import keys
+from lakelog.meta.port import MetadataStore
+from lakelog.model.failures import Conflict, OutcomeUnknown, Unavailable
+from lakelog.model.ids import TopicId
+from lakelog.topics.known import Known
+from lakelog.topics.topic import Span, Topic, TopicState, decode, encode
+
+STREAMS_PER_CALL: Final = 1_024
+"""So many streams are made or dropped at a time: a huge topic must not hold up the others."""
+
+ATTEMPTS_MAX: Final = 100
+"""Every failed attempt is another's progress; a topic is not changed that often in a second."""
+
+_CHANGE_TOKEN_BYTES: Final = 8
+
+
+class Streams(Protocol):
+    """What a topic needs of the log: that its streams begin and cease to exist."""
+
+    async def create_streams(
+        self, topic: TopicId, *, first_partition: int, streams: Sequence[int]
+    ) -> None:
+        """Return when these streams exist; those that exist already are fine."""
+
+    async def drop_streams(self, streams: Sequence[int]) -> None:
+        """Return when none of these streams exists."""
+
+
+class Changes:
+    """Moves the keys of topics from state to state; what it reads and writes becomes known.
+
+    `collides` tells, for a topic that is being created, whether another one like it is there or
+    comes to be; it must look after the topic's key was written.
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        streams: Streams,
+        entropy: Entropy,
+        known: Known,
+        collides: Callable[[str], Awaitable[bool]],
+    ) -> None:
+        self._store = store
+        self._streams = streams
+        self._entropy = entropy
+        self._known = known
+        self._collides = collides
+
+    async def read(self, name: str) -> Topic | None:
+        """What the topic's key says now, in whatever state."""
+        version = self._known.version(name)
+        found = await self._store.get(keys.topic(name))
+        if found is None:
+            self._known.forget(name, version=version)
+            return None
+        topic = decode(found.value, version=found.version, defaults=self._known.defaults)
+        self._known.learn(topic)
+        return topic
+
+    async def write(self, topic: Topic) -> Topic:
+        """Put the topic's key in the place of its version; `Conflict`: look again.
+
+        An unknown outcome is settled by reading: the key either is as we wrote it, or another
+        change came first or after, which is for the caller to look at (F4).
+        """
+        value = encode(topic, change=self._entropy.token(_CHANGE_TOKEN_BYTES))
+        key = keys.topic(topic.name)
+        try:
+            version = await self._store.put(key, value, expect=topic.version)
+        except OutcomeUnknown:
+            found = await self._store.get(key)
+            if found is None or found.value != value:
+                raise Conflict(f"{key} is not as it was written") from None
+            version = found.version
+        written = replace(topic, version=version)
+        self._known.learn(written)
+        return written
+
+    async def finish(self, topic: Topic) -> Topic | None:
+        """Carry on what the key decided, until the topic is at rest or, as None, gone."""
+        for _ in range(ATTEMPTS_MAX):
+            if topic.at_rest:
+                return topic
+            if topic.state is TopicState.DELETING:
+                await self._remove(topic)
+                return None
+            created = await self._create_streams(topic)
+            try:
+                topic = await self.write(await self._next(topic))
+            except Conflict:
+                found = await self.read(topic.name)
+                if found is None or found.id != topic.id or found.state is TopicState.DELETING:
+                    # The topic went while its streams came: nobody else drops these now.
+                    await self._drop(created)
+                    return None
+                topic = found
+        raise Unavailable(f"topic '{topic.name}' is changed too often")
+
+    async def _next(self, topic: Topic) -> Topic:
+        if topic.state is TopicState.LIVE:
+            return topic.grown()
+        collides = await self._collides(topic.name)
+        return replace(topic, state=TopicState.DELETING if collides else TopicState.LIVE)
+
+    async def _create_streams(self, topic: Topic) -> tuple[Span, ...]:
+        growing = () if topic.growing is None else (topic.growing,)
+        spans = topic.spans if topic.state is TopicState.CREATING else growing
+        for span in spans:
+            streams = span.streams()
+            for start in range(0, span.count, STREAMS_PER_CALL):
+                await self._streams.create_streams(
+                    topic.id,
+                    first_partition=span.first_partition + start,
+                    streams=streams[start : start + STREAMS_PER_CALL],
+                )
+        return spans
+
+    async def _drop(self, spans: Sequence[Span]) -> None:
+        for span in spans:
+            streams = span.streams()
+            for start in range(0, span.count, STREAMS_PER_CALL):
+                await self._streams.drop_streams(streams[start : start + STREAMS_PER_CALL])
+
+    async def _remove(self, topic: Topic) -> None:
+        """Drop the streams, then the key; whoever finds the key gone or another's is done too."""
+        await self._drop(topic.spans)
+        key = keys.topic(topic.name)
+        for _ in range(ATTEMPTS_MAX):
+            try:
+                await self._store.put(key, None, expect=topic.version)
+            except (Conflict, OutcomeUnknown):
+                found = await self.read(topic.name)
+                if found is None or found.id != topic.id:
+                    return
+                topic = found
+            else:
+                self._known.forget(topic.name, version=topic.version)
+                return
+        raise Unavailable(f"{key} cannot be deleted")

@@ -1,0 +1,264 @@
+"""The cluster: its id and number of domains, the brokers that live, the producer ids.
+
+Rules:
+
+- The cluster's record is written once, by the first broker; a broker that was given another number
+  of domains, or finds a newer format, refuses to start (T2).
+- A broker is known by a key that lives as long as its session. An id that is in use is refused,
+  unless its holder was on this machine and listened on the port that is ours now: then it is dead,
+  whatever its session says, and a restart need not wait for the session to end.
+- A broker stays listed until its session has ended, and we always list ourselves; while the store
+  cannot be read, the list stays as it is, so it never flickers (row 78).
+- A producer id is given out once for ever (row 24).
+"""
+
+import asyncio
+import base64
+import logging
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from lakelog.clock import Clock, Entropy
+from lakelog.meta import keys
+from lakelog.meta.port import KeyValue, MetadataStore, Session
+from lakelog.model.failures import Conflict, Corrupt, OutcomeUnknown, Refused, Unavailable
+from lakelog.model.ids import BrokerId, ProducerId
+from lakelog.telemetry import event
+from lakelog.topics.counters import take_block
+from lakelog.topics.routing import Node, View, views, zone_of
+
+CLUSTER_FORMAT: Final = 1
+SESSION_TTL_S: Final = 6.0
+RENEW_S: Final = 1.0
+CLAIM_POLL_S: Final = 0.2
+PRODUCER_BLOCK: Final = 1_000
+FIRST_PRODUCER: Final = 0
+DOMAINS_MAX: Final = 1_024
+
+_log = logging.getLogger(__name__)
+
+
+class ClusterRecord(msgspec.Struct, frozen=True):
+    """What the cluster's key says."""
+
+    format: int
+    cluster_id: str
+    domains: int
+
+
+class _Registration(msgspec.Struct, frozen=True):
+    """What a broker's key says."""
+
+    host: str
+    port: int
+    rack: str | None
+    machine: str
+    advertised: bool
+    token: str
+    """By which its writer knows it again."""
+
+
+async def open_cluster(
+    store: MetadataStore, entropy: Entropy, *, domains: int | None = None
+) -> ClusterRecord:
+    """The cluster's record, made now if this is its first broker; raises `Refused`."""
+    assert domains is None or 1 <= domains <= DOMAINS_MAX, domains
+    found = await store.get(keys.CLUSTER)
+    if found is None:
+        fresh = ClusterRecord(CLUSTER_FORMAT, _new_cluster_id(entropy), domains or 1)
+        with suppress(Conflict, OutcomeUnknown):  # another was first, or the reading tells
+            await store.put(keys.CLUSTER, msgspec.json.encode(fresh), expect=0)
+        found = await store.get(keys.CLUSTER)
+    if found is None:
+        raise Unavailable("the cluster's record could not be written")
+    try:
+        record = msgspec.json.decode(found.value, type=ClusterRecord)
+    except msgspec.MsgspecError as reason:
+        raise Corrupt(f"the cluster's record cannot be read: {reason}") from reason
+    if record.format > CLUSTER_FORMAT:
+        raise Refused(
+            f"this data was written by a newer Lakelog (format {record.format}; this version knows"
+            f" {CLUSTER_FORMAT}): run a version that is at least as new"
+        )
+    if domains is not None and domains != record.domains:
+        raise Refused(
+            f"this cluster was made with {record.domains} domain(s), and {domains} are configured:"
+            " the number is fixed when a cluster is made, so remove the setting"
+        )
+    return record
+
+
+def _new_cluster_id(entropy: Entropy) -> str:
+    """A random UUID in 22 characters, as Kafka writes it; never with a dash in front."""
+    while True:
+        text = base64.urlsafe_b64encode(entropy.token(16)).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text
+
+
+class Cluster:
+    """What one broker knows of the cluster it is in."""
+
+    def __init__(
+        self, store: MetadataStore, clock: Clock, entropy: Entropy, record: ClusterRecord
+    ) -> None:
+        self.cluster_id = record.cluster_id
+        self.domains = record.domains
+        self._store = store
+        self._clock = clock
+        self._entropy = entropy
+        self._own: Node | None = None
+        self._session: Session | None = None
+        self._alive_until_s = 0.0
+        self._nodes: tuple[Node, ...] = ()
+        self._views: dict[str | None, View] = {}
+        self._producers = iter(range(0))
+        self._taking = asyncio.Lock()
+
+    @property
+    def alive_until_s(self) -> float:
+        """Until then, on the monotonic clock, nobody else may hold that we are gone."""
+        return self._alive_until_s
+
+    def nodes(self) -> tuple[Node, ...]:
+        """The live brokers, by id."""
+        return self._nodes
+
+    def view(self, client_id: str | None = None) -> View:
+        """The brokers and leaders that a client with this id sees."""
+        zone = zone_of(client_id)
+        return self._views.get(zone) or self._views[None]
+
+    async def next_producer_id(self) -> ProducerId:
+        """A producer id that nobody got before."""
+        async with self._taking:
+            number = next(self._producers, None)
+            if number is None:
+                block = await take_block(
+                    self._store, keys.NEXT_PRODUCER, PRODUCER_BLOCK, first=FIRST_PRODUCER
+                )
+                self._producers = iter(block)
+                number = next(self._producers)
+            return ProducerId(number)
+
+    async def register(self, node: Node) -> None:
+        """Become known as this broker; its port must be ours already. Raises `Refused`."""
+        await self._claim(node)
+        self._own = node
+        self._set_nodes([node])
+        await self.refresh()
+
+    async def refresh(self) -> None:
+        """Read who lives."""
+        found = await self._store.range(keys.BROKERS)
+        nodes = {node.id: node for node in map(_node, found)}
+        if self._own is not None:
+            nodes[self._own.id] = self._own
+        self._set_nodes(sorted(nodes.values()))
+
+    async def run(self) -> None:
+        """Keep our session alive and the list of brokers current, for ever.
+
+        Raises `Refused` when our session ended and another broker took our id.
+        """
+        assert self._own is not None, "register comes first"
+        while True:
+            await asyncio.sleep(RENEW_S)
+            try:
+                await self._renew(self._own)
+                await self.refresh()
+            except (Unavailable, OutcomeUnknown) as reason:
+                event(_log, "cluster_unreachable", logging.WARNING, reason=str(reason))
+
+    async def leave(self) -> None:
+        """Let everybody know that this broker is gone."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def _renew(self, node: Node) -> None:
+        began_s = self._clock.monotonic_s()
+        if self._session is not None:
+            try:
+                await self._session.renew()
+            except Conflict:
+                event(_log, "session_lost", logging.WARNING, broker=node.id)
+            else:
+                self._alive_until_s = began_s + SESSION_TTL_S
+                return
+        await self._claim(node)
+
+    async def _claim(self, node: Node) -> None:
+        """Take the broker's key in a new session, once its holder is surely gone."""
+        self._session = None
+        patience_until_s = self._clock.monotonic_s() + SESSION_TTL_S + RENEW_S
+        while True:
+            began_s = self._clock.monotonic_s()
+            held = await self._store.get(keys.broker(node.id))
+            if held is None or _is_our_past(held, node):
+                session = await self._store.session(ttl_s=SESSION_TTL_S)
+                version = 0 if held is None else held.version
+                if await self._put(node, session, version):
+                    self._session = session
+                    self._alive_until_s = began_s + SESSION_TTL_S
+                    return
+                await session.close()
+                continue
+            if began_s >= patience_until_s:
+                other = _node(held)
+                raise Refused(
+                    f"broker id {node.id} is in use by a broker at {other.host}:{other.port}"
+                    f" (machine {other.machine!r}): stop that one, or give this one another id"
+                )
+            await asyncio.sleep(CLAIM_POLL_S)
+
+    async def _put(self, node: Node, session: Session, version: int) -> bool:
+        """Whether our key stands; an unknown outcome is settled by reading."""
+        value = msgspec.json.encode(
+            _Registration(
+                host=node.host,
+                port=node.port,
+                rack=node.rack,
+                machine=node.machine,
+                advertised=node.advertised,
+                token=self._entropy.token(8).hex(),
+            )
+        )
+        key = keys.broker(node.id)
+        try:
+            await self._store.put(key, value, expect=version, session=session)
+        except Conflict:
+            return False
+        except OutcomeUnknown:
+            found = await self._store.get(key)
+            return found is not None and found.value == value
+        return True
+
+    def _set_nodes(self, nodes: list[Node]) -> None:
+        if tuple(nodes) != self._nodes:
+            self._nodes = tuple(nodes)
+            self._views = views(nodes)
+            event(_log, "brokers", ids=[node.id for node in nodes])
+
+
+def _is_our_past(held: KeyValue, node: Node) -> bool:
+    other = _node(held)
+    return bool(node.machine) and other.machine == node.machine and other.port == node.port
+
+
+def _node(found: KeyValue) -> Node:
+    try:
+        said = msgspec.json.decode(found.value, type=_Registration)
+        broker = BrokerId(int(found.key.removeprefix(keys.BROKERS)))
+    except (msgspec.MsgspecError, ValueError) as reason:
+        raise Corrupt(f"{found.key} cannot be read: {reason}") from reason
+    return Node(
+        id=broker,
+        host=said.host,
+        port=said.port,
+        rack=said.rack,
+        machine=said.machine,
+        advertised=said.advertised,
+    )

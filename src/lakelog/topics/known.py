@@ -1,0 +1,137 @@
+"""The copy of the topic keys that a broker holds. Pure.
+
+Keys are learnt one by one as they are read and written, and all together when a full reading is
+installed. A key's version only grows, also when the key is made again, so an older reading never
+replaces a newer one; what was learnt while a full reading was under way is put on top of it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from lakelog.meta import keys
+from lakelog.meta.port import KeyValue
+from lakelog.model.ids import TopicId
+from lakelog.topics import names
+from lakelog.topics.topic import Topic, TopicState, decode
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """A full reading under way: what was learnt since it began, by name."""
+
+    learnt: dict[str, tuple[int, Topic | None]] = field(default_factory=dict)
+
+
+class Known:
+    """Topics by name, in whatever state, and those that can be seen by id too."""
+
+    def __init__(self, defaults: Mapping[str, str]) -> None:
+        self.defaults = defaults
+        self._by_name: dict[str, Topic] = {}
+        self._visible: dict[str, Topic] = {}
+        self._by_id: dict[TopicId, Topic] = {}
+        self._unified: dict[str, set[str]] = {}
+        self._unfinished: dict[str, Topic] = {}
+        self._sorted: tuple[Topic, ...] | None = None
+        self._readings: list[Reading] = []
+
+    def version(self, name: str) -> int:
+        """The version of the key as it is known, 0 for a name that is not."""
+        topic = self._by_name.get(name)
+        return 0 if topic is None else topic.version
+
+    def visible(self, name: str) -> Topic | None:
+        """The topic of that name, if clients may see it."""
+        return self._visible.get(name)
+
+    def visible_id(self, topic_id: TopicId) -> Topic | None:
+        """The topic of that id, if clients may see it."""
+        return self._by_id.get(topic_id)
+
+    def all(self) -> tuple[Topic, ...]:
+        """The topics that clients may see, by name."""
+        if self._sorted is None:
+            self._sorted = tuple(self._visible[name] for name in sorted(self._visible))
+        return self._sorted
+
+    def unfinished(self) -> list[Topic]:
+        """The topics that are not at rest."""
+        return [self._unfinished[name] for name in sorted(self._unfinished)]
+
+    def collider(self, name: str) -> str | None:
+        """Another name, of a topic that is or comes to be, which differs only in `.` and `_`."""
+        others = (other for other in self._unified.get(names.unified(name), ()) if other != name)
+        return min(others, default=None)
+
+    def learn(self, topic: Topic) -> None:
+        """The key was read or written at this version."""
+        for reading in self._readings:
+            reading.learnt[topic.name] = (topic.version, topic)
+        if topic.version >= self.version(topic.name):
+            self._set(topic)
+
+    def forget(self, name: str, *, version: int) -> None:
+        """The key was found absent or was deleted when its last version was this one."""
+        for reading in self._readings:
+            reading.learnt[name] = (version, None)
+        if self.version(name) <= version:
+            self._unset(name)
+
+    @contextmanager
+    def reading(self) -> Iterator[Reading]:
+        """Opened before all keys are read, so that `install` knows what was learnt meanwhile."""
+        reading = Reading()
+        self._readings.append(reading)
+        try:
+            yield reading
+        finally:
+            self._readings.remove(reading)
+
+    def install(self, reading: Reading, found: Iterable[KeyValue]) -> None:
+        """These are all the keys there were; raises `Corrupt`, and then nothing changes.
+
+        Keys whose version is known already are not decoded again.
+        """
+        topics: list[Topic] = []
+        for key_value in found:
+            topic = self._by_name.get(key_value.key.removeprefix(keys.TOPICS))
+            if topic is None or topic.version != key_value.version:
+                topic = decode(key_value.value, version=key_value.version, defaults=self.defaults)
+            topics.append(topic)
+        present = {topic.name for topic in topics}
+        for name in [name for name in self._by_name if name not in present]:
+            if name not in reading.learnt:
+                self._unset(name)
+        for topic in topics:
+            version, _ = reading.learnt.get(topic.name, (0, None))
+            if topic.version > version:
+                self._set(topic)
+
+    def _set(self, topic: Topic) -> None:
+        name = topic.name
+        if self._by_name.get(name) is topic:
+            return
+        self._unset(name)
+        self._by_name[name] = topic
+        if topic.state is TopicState.LIVE:
+            self._visible[name] = topic
+            self._by_id[topic.id] = topic
+        if topic.state is not TopicState.DELETING and names.can_collide(name):
+            self._unified.setdefault(names.unified(name), set()).add(name)
+        if not topic.at_rest:
+            self._unfinished[name] = topic
+
+    def _unset(self, name: str) -> None:
+        self._sorted = None
+        topic = self._by_name.pop(name, None)
+        if topic is None:
+            return
+        self._visible.pop(name, None)
+        self._by_id.pop(topic.id, None)
+        self._unfinished.pop(name, None)
+        alike = self._unified.get(names.unified(name))
+        if alike is not None:
+            alike.discard(name)
+            if not alike:
+                del self._unified[names.unified(name)]

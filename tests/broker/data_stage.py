@@ -1,0 +1,384 @@
+"""A stage for the data APIs: a log in memory on the real `apply`, and a broker around it.
+
+`MemoryLog` keeps the promises of `lakelog.log.log.Log` and lets a test decide what a store
+decides otherwise: when appends are committed, whether a proof can be had, what other brokers have
+written that this one has not applied yet.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+from tests.domain.build import Domain, create_of, trim_of
+
+from lakelog.broker.call import Call
+from lakelog.broker.fetch_sessions import FetchSessions
+from lakelog.clock import SeededEntropy
+from lakelog.domain.events import Commit, Drop
+from lakelog.domain.outcomes import Committed, Trimmed, Verdict
+from lakelog.log.values import (
+    Appended,
+    Fetched,
+    Found,
+    ProducerFacts,
+    ReadStatus,
+    Wanted,
+)
+from lakelog.log.watch import Board, Watch
+from lakelog.model.failures import Failure, Unavailable
+from lakelog.model.ids import TopicId, WalId
+from lakelog.records.acceptance import AcceptedBatch
+from lakelog.records.build import BatchOptions, Record, build_batch
+from lakelog.records.columns import decode_columns
+from lakelog.records.header import patch
+from lakelog.streams.table import StreamFacts
+from lakelog.telemetry import Metrics
+from lakelog.topics.settings import settings
+from lakelog.topics.topic import Span, Topic
+
+if TYPE_CHECKING:
+    from lakelog.broker.broker import Broker
+
+
+class ManualClock:
+    """Time that moves only when a test says so."""
+
+    def __init__(self) -> None:
+        self.monotonic = 1_000.0
+        self.wall_ms = 1_794_717_942_000
+
+    def now_ms(self) -> int:
+        return self.wall_ms
+
+    def monotonic_s(self) -> float:
+        return self.monotonic
+
+
+@dataclass(slots=True)
+class Stored:
+    """A committed batch: its offsets [start, end) and its bytes."""
+
+    start: int
+    end: int
+    data: memoryview
+
+
+class MemoryLog:
+    """The log of one domain, in memory."""
+
+    url = "memory:"
+
+    def __init__(self) -> None:
+        self.domain = Domain()
+        self.stored: dict[int, list[Stored]] = {}
+        self.board = Board()
+        self.commit_at_once = True
+        self.held: list[tuple[list[int], list[AcceptedBatch], asyncio.Future[Appended]]] = []
+        self.foreign: list[tuple[int, AcceptedBatch]] = []
+        self.stale = False
+        self.provable = True
+        self.proofs = 0
+        self.reads = 0
+        self.no_room: Failure | None = None
+        self.read_failure: Failure | None = None
+        self.damaged: set[int] = set()
+
+    # What a broker asks.
+
+    def facts(self, stream: int) -> StreamFacts | None:
+        return self.domain.state.streams.facts(stream)
+
+    def check_fresh(self, stream: int) -> None:
+        if self.stale:
+            raise Unavailable(f"no proof for the domain of {stream}")
+
+    async def prove(self, streams: Iterable[int], *, arrived_s: float, deadline_s: float) -> None:
+        assert list(streams)
+        assert arrived_s <= deadline_s
+        await asyncio.sleep(0)
+        if not self.provable:
+            raise Unavailable("the store does not answer")
+        self.proofs += 1
+        self.catch_up()
+
+    def append(
+        self, streams: Sequence[int], batches: Sequence[AcceptedBatch], *, deadline_s: float
+    ) -> "asyncio.Future[Appended]":
+        assert deadline_s > 0
+        outcome: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+        self.held.append((list(streams), list(batches), outcome))
+        if self.commit_at_once:
+            self.commit_held()
+        return outcome
+
+    async def room(self, size_bytes: int, *, deadline_s: float) -> None:
+        assert size_bytes > 0
+        assert deadline_s > 0
+        if self.no_room is not None:
+            raise self.no_room
+
+    async def read(
+        self, wanted: Sequence[Wanted], *, bytes_max: int, deadline_s: float
+    ) -> list[Fetched]:
+        assert deadline_s > 0
+        self.reads += 1
+        if self.read_failure is not None:
+            raise self.read_failure
+        left, must = bytes_max, True
+        made = []
+        for one in wanted:
+            fetched = self._read_stream(one, min(one.bytes_max, left), must=must)
+            left -= fetched.size_bytes
+            must = must and not fetched.size_bytes
+            made.append(fetched)
+        return made
+
+    def watch(self, streams: Sequence[int]) -> Watch:
+        return Watch(self.board, streams)
+
+    async def find_timestamp(self, stream: int, timestamp_ms: int) -> Found | None:
+        return next((one for one in self._timed(stream) if one.timestamp_ms >= timestamp_ms), None)
+
+    async def max_timestamp(self, stream: int) -> Found | None:
+        return max(self._timed(stream), key=lambda one: one.timestamp_ms, default=None)
+
+    def producers(self, stream: int) -> list[ProducerFacts]:
+        table = self.domain.state.producers
+        row = self.domain.state.streams.row_of[stream]
+        made = []
+        for at in table.of_stream(row).tolist():
+            columns, windows = table.columns.arrays, table.windows.arrays
+            newest = int(columns["newest"][at])
+            made.append(
+                ProducerFacts(
+                    int(columns["producer"][at]),
+                    int(columns["epoch"][at]),
+                    (int(columns["next"][at]) - 1) % (1 << 31),
+                    int(windows["timestamp_ms"][at, newest]),
+                )
+            )
+        return made
+
+    async def trim(self, offsets: Mapping[int, int]) -> dict[int, int]:
+        (outcome,) = self.domain.add(trim_of(dict(offsets))).outcomes
+        assert isinstance(outcome, Trimmed)
+        self.board.notify(offsets)
+        return dict(zip(offsets, outcome.log_starts.tolist(), strict=True))
+
+    # What a test does to it.
+
+    def create(self, *streams: int) -> None:
+        self.domain.add(create_of(*streams))
+
+    def drop(self, *streams: int) -> None:
+        self.domain.add(Drop(np.array(streams, dtype=np.int64)))
+        self.board.notify(streams)
+
+    def commit_held(self) -> None:
+        """Commit what was appended, in order."""
+        held, self.held = self.held, []
+        for streams, batches, outcome in held:
+            appended = self._commit(streams, batches)
+            if not outcome.done():
+                outcome.set_result(appended)
+
+    def catch_up(self) -> None:
+        """Apply what other brokers wrote."""
+        foreign, self.foreign = self.foreign, []
+        for stream, batch in foreign:
+            self._commit([stream], [batch])
+
+    def _commit(self, streams: list[int], batches: list[AcceptedBatch]) -> Appended:
+        order = sorted(range(len(streams)), key=streams.__getitem__)
+        event = commit_event([(streams[at], batches[at]) for at in order], self.domain.number)
+        (outcome,) = self.domain.add(event).outcomes
+        assert isinstance(outcome, Committed)
+        verdicts, offsets, times = ([0] * len(streams) for _ in range(3))
+        for number, at in enumerate(order):
+            verdicts[at] = int(outcome.verdicts[number])
+            offsets[at] = int(outcome.offsets[number])
+            times[at] = int(outcome.timestamps[number])
+            if verdicts[at] == Verdict.ACCEPTED:
+                start, batch = offsets[at], batches[at]
+                self.stored.setdefault(streams[at], []).append(
+                    Stored(start, start + batch.offset_count, batch.data)
+                )
+        self.board.notify(streams)
+        return Appended(verdicts, offsets, times)
+
+    def _read_stream(self, one: Wanted, bytes_max: int, *, must: bool) -> Fetched:
+        facts = self.facts(one.stream)
+        if facts is None:
+            return Fetched(ReadStatus.UNKNOWN_STREAM, (), 0, -1, -1)
+        if one.stream in self.damaged:
+            return Fetched(ReadStatus.DAMAGED, (), 0, -1, -1)
+        if not facts.log_start <= one.offset <= facts.head:
+            return Fetched(ReadStatus.OUT_OF_RANGE, (), 0, -1, -1)
+        parts: list[bytes | memoryview] = []
+        size = 0
+        for stored in self.stored.get(one.stream, ()):
+            if stored.end <= one.offset:
+                continue
+            if size + len(stored.data) > bytes_max and not (must and not size):
+                break
+            parts.extend(patch(stored.data, base_offset=stored.start))
+            size += len(stored.data)
+        return Fetched(ReadStatus.OK, parts, size, facts.log_start, facts.head)
+
+    def _timed(self, stream: int) -> Iterator[Found]:
+        facts = self.facts(stream)
+        assert facts is not None
+        for stored in self.stored.get(stream, ()):
+            for delta, timestamp_ms in enumerate(
+                decode_columns(stored.data, decompressed_bytes_max=1 << 20).timestamps_ms.tolist()
+            ):
+                if stored.start + delta >= facts.log_start:
+                    yield Found(stored.start + delta, timestamp_ms)
+
+
+def commit_event(batches: list[tuple[int, AcceptedBatch]], number: int) -> Commit:
+    """A Commit of these batches, which are sorted by stream."""
+    lengths = np.array([len(batch.data) for _, batch in batches], dtype=np.uint32)
+    return Commit(
+        WalId((1_000).to_bytes(6, "big") + number.to_bytes(10, "big")),
+        "",
+        int(lengths.sum()) + 66,
+        np.array([stream for stream, _ in batches], dtype=np.int64),
+        (np.cumsum(lengths) - lengths + 49).astype(np.uint32),
+        lengths,
+        np.array([batch.offset_count for _, batch in batches], dtype=np.uint32),
+        np.array([batch.max_timestamp_ms for _, batch in batches], dtype=np.int64),
+        np.array([batch.producer_id for _, batch in batches], dtype=np.int64),
+        np.array([batch.producer_epoch for _, batch in batches], dtype=np.int16),
+        np.array([batch.base_sequence for _, batch in batches], dtype=np.int32),
+    )
+
+
+class KnownTopics:
+    """The topics a broker knows, and whether the store answers when it asks for others."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Topic] = {}
+        self.unseen: dict[str, Topic] = {}
+        self.failure: Failure | None = None
+        self.asked = 0
+
+    def cached(self, name: str) -> Topic | None:
+        return self.by_name.get(name)
+
+    def cached_id(self, topic_id: TopicId) -> Topic | None:
+        return next((topic for topic in self.by_name.values() if topic.id == topic_id), None)
+
+    async def current(self) -> None:
+        self.asked += 1
+        if self.failure is not None:
+            raise self.failure
+        self.by_name.update(self.unseen)
+
+
+class ProducerNumbers:
+    """The cluster's counter of producer ids."""
+
+    def __init__(self) -> None:
+        self.next_id = 4_000
+        self.failure: Failure | None = None
+
+    async def next_producer_id(self) -> int:
+        if self.failure is not None:
+            raise self.failure
+        self.next_id += 1
+        return self.next_id
+
+
+@dataclass
+class Options:
+    """The options that the data APIs read."""
+
+    idempotence: bool = True
+
+
+@dataclass
+class Stage:
+    """All that a handler needs, in memory; `broker` is what handlers get."""
+
+    log: MemoryLog = field(default_factory=MemoryLog)
+    topics: KnownTopics = field(default_factory=KnownTopics)
+    clock: ManualClock = field(default_factory=ManualClock)
+    cluster: ProducerNumbers = field(default_factory=ProducerNumbers)
+    options: Options = field(default_factory=Options)
+    metrics: Metrics = field(default_factory=Metrics)
+    fetch_sessions: FetchSessions = field(
+        default_factory=lambda: FetchSessions(SeededEntropy("sessions"))
+    )
+    streams: int = 0
+
+    @property
+    def broker(self) -> "Broker":
+        return cast("Broker", self)
+
+    def topic(
+        self, name: str, partitions: int = 1, *, configs: Mapping[str, str] | None = None
+    ) -> Topic:
+        """Make a topic and its streams."""
+        first = self.streams + 1
+        self.streams += partitions
+        self.log.create(*range(first, first + partitions))
+        chosen = dict(configs or {})
+        made = Topic(
+            name,
+            topic_id(name),
+            (Span(0, first, partitions),),
+            1,
+            chosen,
+            settings(chosen),
+        )
+        self.topics.by_name[name] = made
+        return made
+
+    def call(self, version: int) -> Call:
+        """A request of that version that came just now."""
+        return Call(
+            version=version,
+            client_id="test",
+            client_host="127.0.0.1",
+            server_host="127.0.0.1",
+            server_port=9092,
+            connection=1,
+            arrived_s=self.clock.monotonic,
+            request_bytes=100,
+        )
+
+
+def topic_id(name: str) -> TopicId:
+    return TopicId(name.encode().ljust(16, b"\1")[:16])
+
+
+def batch(
+    *values: bytes,
+    timestamp_ms: int = 1_794_717_942_000,
+    options: BatchOptions | None = None,
+    key: bytes | None = b"k",
+) -> memoryview:
+    """A record batch as a producer sends it; timestamps rise by one."""
+    records = [
+        Record(key, value, timestamp_ms + number) for number, value in enumerate(values or (b"v",))
+    ]
+    return memoryview(build_batch(records, options or BatchOptions()))
+
+
+def idempotent(producer: int, epoch: int, sequence: int, *values: bytes) -> memoryview:
+    """A batch of an idempotent producer."""
+    options = BatchOptions(producer_id=producer, producer_epoch=epoch, base_sequence=sequence)
+    return batch(*values, options=options)
+
+
+@contextmanager
+def nothing_left_running() -> Iterator[None]:
+    """Fail when the block leaves a task behind."""
+    before = asyncio.all_tasks()
+    yield
+    left = {task for task in asyncio.all_tasks() - before if not task.done()}
+    assert not left, left

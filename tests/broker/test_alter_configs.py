@@ -1,0 +1,75 @@
+import pytest
+from tests.broker.admin_stage import Scene, Stage, run
+from tests.topics.stage import make
+
+from lakelog.model.errors import ErrorCode
+from lakelog.wire.messages.alter_configs import (
+    AlterConfigsAlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+
+def resource(name: str, *configs: tuple[str, str | None]) -> AlterConfigsResource:
+    return AlterConfigsResource(
+        2, name, tuple(AlterConfigsAlterableConfig(*config) for config in configs)
+    )
+
+
+async def alter(
+    scene: Scene, *resources: AlterConfigsResource, version: int = 2, validate_only: bool = False
+) -> tuple[AlterConfigsResourceResponse, ...]:
+    request = AlterConfigsRequest(resources, validate_only)
+    return (await scene.ask(request, AlterConfigsResponse, version)).responses
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_the_whole_set_is_replaced(version: int) -> None:
+    async def scenario(stage: Stage) -> None:
+        scene = await stage.broker()
+        await make(scene.broker.topics, "orders", segment_ms="1", retention_ms="2")
+        (found,) = await alter(scene, resource("orders", ("retention.ms", "3")), version=version)
+        assert found.error_code == ErrorCode.NONE
+        topic = scene.broker.topics.cached("orders")
+        assert topic is not None
+        assert topic.configs == {"retention.ms": "3"}
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        (resource("orders", ("retention.ms", None)), ErrorCode.INVALID_REQUEST),
+        (
+            resource("orders", ("retention.ms", "1"), ("retention.ms", "1")),
+            ErrorCode.INVALID_REQUEST,
+        ),
+        (resource("orders", ("nosuch", "1")), ErrorCode.INVALID_CONFIG),
+        (resource("other", ("retention.ms", "1")), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+def test_a_bad_set_is_refused_and_the_old_one_kept(
+    asked: AlterConfigsResource, code: ErrorCode
+) -> None:
+    async def scenario(stage: Stage) -> None:
+        scene = await stage.broker()
+        made = await make(scene.broker.topics, "orders", segment_ms="1")
+        (found,) = await alter(scene, asked)
+        assert found.error_code == code
+        assert scene.broker.topics.cached("orders") == made
+
+    run(scenario)
+
+
+def test_validation_changes_nothing() -> None:
+    async def scenario(stage: Stage) -> None:
+        scene = await stage.broker()
+        made = await make(scene.broker.topics, "orders", segment_ms="1")
+        (found,) = await alter(scene, resource("orders"), validate_only=True)
+        assert found.error_code == ErrorCode.NONE
+        assert scene.broker.topics.cached("orders") == made
+
+    run(scenario)

@@ -1,0 +1,268 @@
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+
+import msgspec
+import pytest
+from tests.topics.stage import Fault, LoopClock, ManualClock, SteppedStore, Steps, VirtualLoop
+
+from lakelog.clock import SeededEntropy
+from lakelog.meta import keys
+from lakelog.meta.memory import MemoryMetadataStore
+from lakelog.model.failures import Corrupt, OutcomeUnknown, Refused, Unavailable
+from lakelog.model.ids import BrokerId
+from lakelog.topics.cluster import PRODUCER_BLOCK, SESSION_TTL_S, Cluster, open_cluster
+from lakelog.topics.routing import Node
+
+
+class Stage:
+    """A store that several brokers share, and time that passes when they wait."""
+
+    def __init__(self) -> None:
+        self.clock = LoopClock()
+        self.store = MemoryMetadataStore(self.clock)
+        self._made = 0
+
+    async def cluster(self, steps: Steps | None = None) -> Cluster:
+        self._made += 1
+        entropy = SeededEntropy(f"cluster {self._made}")
+        store = SteppedStore(self.store.another(), steps or Steps())
+        record = await open_cluster(self.store.another(), entropy)
+        return Cluster(store, self.clock, entropy, record)
+
+
+def run(scenario: Callable[[Stage], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(600):
+            await scenario(Stage())
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(bounded())
+
+
+def now_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def node(number: int, port: int = 9092, machine: str = "m1", rack: str | None = None) -> Node:
+    return Node(BrokerId(number), "host", port, rack, machine)
+
+
+def test_the_first_broker_makes_the_record_and_all_others_find_it() -> None:
+    async def scenario() -> None:
+        store = MemoryMetadataStore(ManualClock())
+        found = await asyncio.gather(
+            *(open_cluster(store.another(), SeededEntropy(str(n))) for n in range(5))
+        )
+        assert len(set(found)) == 1
+        assert re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]{21}", found[0].cluster_id)
+        assert found[0].domains == 1
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("fault", [Fault.LOST, Fault.SWALLOWED])
+def test_a_record_whose_writing_was_not_confirmed_is_settled_by_reading(fault: Fault) -> None:
+    async def scenario() -> None:
+        steps = Steps()
+        steps.faults = {1: fault}
+        store = SteppedStore(MemoryMetadataStore(ManualClock()), steps)
+        if fault is Fault.LOST:
+            with pytest.raises(Unavailable):
+                await open_cluster(store, SeededEntropy("x"))
+        record = await open_cluster(store, SeededEntropy("y"))
+        assert await open_cluster(store, SeededEntropy("z")) == record
+
+    asyncio.run(scenario())
+
+
+def test_another_number_of_domains_is_refused_and_nothing_written() -> None:
+    async def scenario() -> None:
+        store = MemoryMetadataStore(ManualClock())
+        await open_cluster(store, SeededEntropy("a"), domains=2)
+        before = await store.range("")
+        with pytest.raises(Refused, match=r"made with 2 domain\(s\), and 3 are configured"):
+            await open_cluster(store, SeededEntropy("b"), domains=3)
+        assert (await open_cluster(store, SeededEntropy("c"))).domains == 2
+        assert await store.range("") == before
+
+    asyncio.run(scenario())
+
+
+def test_data_of_a_newer_version_is_refused_and_nothing_written() -> None:
+    async def scenario() -> None:
+        store = MemoryMetadataStore(ManualClock())
+        newer = {"format": 2, "cluster_id": "x", "domains": 1, "what": "is this"}
+        await store.put(keys.CLUSTER, msgspec.json.encode(newer))
+        before = await store.range("")
+        with pytest.raises(Refused, match="written by a newer Lakelog"):
+            await open_cluster(store, SeededEntropy("a"))
+        assert await store.range("") == before
+        await store.put(keys.CLUSTER, b"what")
+        with pytest.raises(Corrupt):
+            await open_cluster(store, SeededEntropy("a"))
+
+    asyncio.run(scenario())
+
+
+def test_brokers_see_each_other_and_agree_on_leaders() -> None:
+    async def scenario(stage: Stage) -> None:
+        first, second = await stage.cluster(), await stage.cluster()
+        await first.register(node(1))
+        await second.register(node(2, 9093))
+        await first.refresh()
+        assert [n.id for n in first.nodes()] == [1, 2]
+        assert first.nodes() == second.nodes()
+        assert {first.view().leader(stream) for stream in range(50)} == {1, 2}
+        assert first.view() == second.view()
+
+    run(scenario)
+
+
+def test_an_id_in_use_elsewhere_is_refused_with_what_to_do() -> None:
+    async def scenario(stage: Stage) -> None:
+        first, second = await stage.cluster(), await stage.cluster()
+        await first.register(node(1))
+        renewing = asyncio.get_running_loop().create_task(first.run())
+        with pytest.raises(Refused, match=r"broker id 1 is in use by a broker at host:9092"):
+            await second.register(node(1, 9092, "m2"))
+        renewing.cancel()
+
+    run(scenario)
+
+
+def test_an_id_is_free_once_its_holders_session_has_ended() -> None:
+    async def scenario(stage: Stage) -> None:
+        first, second = await stage.cluster(), await stage.cluster()
+        await first.register(node(1))
+        began_s = now_s()
+        await second.register(node(1, 9092, "m2"))
+        assert now_s() - began_s >= SESSION_TTL_S
+        third = await stage.cluster()
+        await second.leave()
+        began_s = now_s()
+        await third.register(node(1, 9092, "m3"))
+        assert now_s() - began_s < 0.1
+
+    run(scenario)
+
+
+def test_a_restart_on_its_own_port_does_not_wait() -> None:
+    async def scenario(stage: Stage) -> None:
+        first, second = await stage.cluster(), await stage.cluster()
+        await first.register(node(1))
+        began_s = now_s()
+        await second.register(node(1))
+        assert now_s() - began_s < 0.1
+        await asyncio.sleep(SESSION_TTL_S - 0.1)
+        await second._renew(node(1))
+        await asyncio.sleep(0.2)  # the first one's session has ended now, and takes nothing along
+        await second.refresh()
+        assert await stage.store.get(keys.broker(1)) is not None
+
+    run(scenario)
+
+
+def test_a_broker_whose_session_was_lost_registers_again() -> None:
+    async def scenario(stage: Stage) -> None:
+        cluster = await stage.cluster()
+        await cluster.register(node(1))
+        await asyncio.sleep(SESSION_TTL_S * 2)
+        assert cluster.alive_until_s < now_s()
+        await cluster.refresh()
+        assert [n.id for n in cluster.nodes()] == [1]  # we know that we live
+        await cluster._renew(node(1))
+        assert cluster.alive_until_s == now_s() + SESSION_TTL_S
+        assert await stage.store.get(keys.broker(1)) is not None
+
+    run(scenario)
+
+
+def test_a_broker_whose_id_was_taken_meanwhile_stops() -> None:
+    async def scenario(stage: Stage) -> None:
+        first, second = await stage.cluster(), await stage.cluster()
+        await first.register(node(1))
+        await asyncio.sleep(SESSION_TTL_S + 1)
+        await second.register(node(1, 9092, "m2"))
+        renewing = asyncio.get_running_loop().create_task(second.run())
+        with pytest.raises(Refused):
+            await first.run()
+        renewing.cancel()
+
+    run(scenario)
+
+
+def test_the_list_of_brokers_stays_while_the_store_cannot_be_read() -> None:
+    async def scenario(stage: Stage) -> None:
+        steps = Steps()
+        first, second = await stage.cluster(steps), await stage.cluster()
+        await second.register(node(2, 9093))
+        await first.register(node(1))
+        before = first.view()
+        steps.faults = dict.fromkeys(range(steps.taken, steps.taken + 5), Fault.UNAVAILABLE)
+        with pytest.raises(Unavailable):
+            await first.refresh()
+        assert first.view() is before
+        assert [n.id for n in first.nodes()] == [1, 2]
+
+    run(scenario)
+
+
+def test_a_broker_is_listed_until_its_session_has_ended() -> None:
+    async def scenario(stage: Stage) -> None:
+        first, second = await stage.cluster(), await stage.cluster()
+        await first.register(node(1))
+        await second.register(node(2, 9093))
+        for _ in range(int(SESSION_TTL_S) - 1):
+            await asyncio.sleep(1)
+            await first._renew(node(1))
+            await first.refresh()
+            assert [n.id for n in first.nodes()] == [1, 2]
+        await asyncio.sleep(2)
+        await first.refresh()
+        assert [n.id for n in first.nodes()] == [1]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("step", range(4))
+@pytest.mark.parametrize("fault", [Fault.LOST, Fault.SWALLOWED])
+def test_registration_is_settled_or_can_be_repeated(step: int, fault: Fault) -> None:
+    async def scenario(stage: Stage) -> None:
+        steps = Steps()
+        cluster = await stage.cluster(steps)
+        steps.faults = {steps.taken + step: fault}
+        try:
+            await cluster.register(node(1))
+        except (Unavailable, OutcomeUnknown):
+            await cluster.register(node(1))
+        assert [n.id for n in cluster.nodes()] == [1]
+        assert await stage.store.get(keys.broker(1)) is not None
+
+    run(scenario)
+
+
+def test_clients_of_a_zone_see_its_brokers() -> None:
+    async def scenario(stage: Stage) -> None:
+        first, second = await stage.cluster(), await stage.cluster()
+        await first.register(node(1, rack="a"))
+        await second.register(node(2, 9093, rack="b"))
+        assert [n.id for n in second.view("zone_id=a").nodes] == [1]
+        assert [n.id for n in second.view("zone_id=nowhere").nodes] == [1, 2]
+        assert [n.id for n in second.view("app").nodes] == [1, 2]
+
+    run(scenario)
+
+
+def test_a_producer_id_is_given_out_once_for_ever() -> None:
+    async def scenario(stage: Stage) -> None:
+        clusters = [await stage.cluster() for _ in range(3)]
+        given = await asyncio.gather(
+            *(c.next_producer_id() for c in clusters for _ in range(PRODUCER_BLOCK + 10))
+        )
+        assert len(set(given)) == len(given)
+        assert min(given) == 0
+        restarted = await stage.cluster()
+        assert await restarted.next_producer_id() not in given
+
+    run(scenario)
