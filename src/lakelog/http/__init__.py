@@ -1,0 +1,1 @@
+"""The HTTP port: health, metrics and a look inside, for people and for probes."""

@@ -1,0 +1,1 @@
+"""The Kafka port: sockets, sessions, and the node that stands behind them."""

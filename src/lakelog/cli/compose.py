@@ -1,0 +1,227 @@
+"""The composition root: from options to a running broker, and down again in good order.
+
+This and the test kit are the only places that name a backend. The HTTP port's libraries are
+imported once the Kafka port serves, on a thread: a start must not wait for them.
+"""
+
+import asyncio
+import contextlib
+import gc
+import importlib
+import logging
+import platform
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Protocol, runtime_checkable
+
+from lakelog.broker.broker import BrokerOptions
+from lakelog.clock import Clock, Entropy, SystemClock, SystemEntropy, Tasks
+from lakelog.config.options import HTTP_LISTEN, Options
+from lakelog.meta.port import MetadataStore
+from lakelog.model.failures import Refused
+from lakelog.objects.port import ObjectStore
+from lakelog.server.address import Address
+from lakelog.server.binding import bind, refusal
+from lakelog.server.node import Node, NodeOptions, World
+from lakelog.telemetry import event
+
+REMOTE_SCHEMES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss", "azure")
+HTTP_BACKLOG: Final = 128
+log = logging.getLogger("lakelog")
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A broker that serves, as those who tell of it see it."""
+
+    address: Address
+    http: Address | None
+    metadata_url: str
+    objects_url: str
+
+
+def node_options(options: Options) -> NodeOptions:
+    """What a broker is told."""
+    return NodeOptions(
+        listen=options.broker.listen,
+        broker_id=options.broker.id,
+        advertised=options.broker.advertised,
+        zone=options.broker.zone,
+        machine=platform.node(),
+        domains=options.metadata.domains,
+        broker=BrokerOptions(
+            auto_create_topics=options.topics.auto_create,
+            num_partitions=options.topics.num_partitions,
+            default_replication_factor=options.topics.default_replication_factor,
+            idempotence=options.features.idempotence,
+        ),
+        server=options.server,
+        log=options.log,
+        domain=options.domain,
+        topics=options.topics.defaults(),
+    )
+
+
+async def open_metadata(url: str, clock: Clock) -> MetadataStore:
+    """The metadata store of that URL; raises `Refused`."""
+    scheme, _, rest = url.partition(":")
+    if scheme == "memory":
+        from lakelog.meta.memory import MemoryMetadataStore  # noqa: PLC0415 - only who asks for it
+
+        return MemoryMetadataStore(clock)
+    if scheme == "sqlite" and rest:
+        from lakelog.meta.sqlite import SqliteMetadataStore  # noqa: PLC0415 - only who asks for it
+
+        path = Path(rest.removeprefix("//"))
+        _make_directory(path.parent)
+        return await SqliteMetadataStore.open(path, clock)
+    raise Refused(f"metadata.url is {url!r}, but must be memory: or sqlite:PATH")
+
+
+async def open_objects(options: Options, clock: Clock, entropy: Entropy) -> ObjectStore:
+    """The object store of the options; raises `Refused`."""
+    url = options.objects_url()
+    scheme, _, rest = url.partition(":")
+    if scheme == "memory":
+        from lakelog.objects.memory import MemoryObjectStore  # noqa: PLC0415 - only who asks for it
+
+        return MemoryObjectStore(clock)
+    if scheme == "file" and rest:
+        from lakelog.objects.local import LocalObjectStore  # noqa: PLC0415 - only who asks for it
+
+        return await LocalObjectStore.open(Path(rest.removeprefix("//")), clock, entropy)
+    if scheme in REMOTE_SCHEMES:
+        from lakelog.objects.remote import open_remote  # noqa: PLC0415 - only who asks for it
+
+        return open_remote(url, options.objects.options, clock=clock, entropy=entropy)
+    known = ", ".join(f"{name}://" for name in REMOTE_SCHEMES)
+    raise Refused(f"objects.url is {url!r}, but must be memory:, file:PATH or one of {known}")
+
+
+def _make_directory(directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Refused(
+            f"{directory}: cannot be made ({error.strerror}); name a directory that can be written"
+            " with --data"
+        ) from None
+
+
+@contextlib.asynccontextmanager
+async def open_world(options: Options) -> AsyncIterator[World]:
+    """The stores, opened; they are closed on the way out."""
+    clock, entropy = SystemClock(), SystemEntropy()
+    store = await open_metadata(options.metadata_url(), clock)
+    try:
+        objects = await open_objects(options, clock, entropy)
+        try:
+            yield World(store, objects, clock, entropy)
+        finally:
+            await objects.close()
+    finally:
+        await store.close()
+
+
+def bind_http(options: Options) -> tuple[socket.socket, Address] | None:
+    """The HTTP port, taken; when only the default one is in use, another."""
+    wanted = options.http.listen
+    if wanted is None:
+        return None
+    try:
+        taken = bind(wanted)
+    except OSError as error:
+        if wanted != HTTP_LISTEN or "http.listen" in options.sources:
+            raise refusal(wanted, error) from None
+        taken = bind(replace(wanted, port=0))
+    taken.listen(HTTP_BACKLOG)
+    return taken, Address(wanted.host, int(taken.getsockname()[1]))
+
+
+async def run_broker(options: Options, announce: Callable[[Running], None]) -> None:
+    """Serve until SIGTERM or SIGINT, then drain and return; raises what made it stop otherwise."""
+    stop = _stop_by_signal()
+    http = bind_http(options)
+    try:
+        async with open_world(options) as world:
+            node = Node(world, node_options(options))
+            try:
+                await node.start()
+                gc.freeze()  # what is here now stays: no need to look at it again
+                shown = http[1] if http else None
+                announce(Running(node.address, shown, options.metadata_url(), world.objects.url))
+                await _serve(node, world, http[0] if http else None, stop)
+            finally:
+                await node.close()
+    finally:
+        if http is not None:
+            http[0].close()
+
+
+def _stop_by_signal() -> asyncio.Event:
+    """An event that the first SIGTERM or SIGINT sets; a second one does not wait for the drain."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    signals = (signal.SIGTERM, signal.SIGINT)
+
+    def stopped() -> None:
+        stop.set()
+        for number in signals:
+            loop.remove_signal_handler(number)
+
+    for number in signals:
+        loop.add_signal_handler(number, stopped)
+    return stop
+
+
+@runtime_checkable
+class Mortal(Protocol):
+    """A store that can fail for good."""
+
+    async def failed(self) -> None:
+        """Wait until it does, and raise why."""
+
+
+async def _serve(
+    node: Node,
+    world: World,
+    http: socket.socket | None,
+    stop: asyncio.Event,
+) -> None:
+    """Serve until somebody says stop, then drain; raises what fails meanwhile."""
+    tasks = Tasks()
+    waiting = [tasks.spawn(node.failed(), name="node"), tasks.spawn(stop.wait(), name="stop")]
+    if isinstance(world.store, Mortal):
+        waiting.append(tasks.spawn(world.store.failed(), name="store"))
+    if http is not None:
+        waiting.append(tasks.spawn(_serve_http(node, world.clock, http), name="http"))
+    try:
+        done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+        event(log, "stopping")
+        await node.drain()
+    finally:
+        # What failed was raised above.
+        with contextlib.suppress(Exception):
+            await tasks.close()
+
+
+async def _serve_http(node: Node, clock: Clock, listening: socket.socket) -> None:
+    module = "lakelog.http.embedded"
+    with ThreadPoolExecutor(1, thread_name_prefix="lakelog-import") as pool:
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(pool, importlib.import_module, module)
+    from lakelog.http.embedded import serve_pages  # noqa: PLC0415 - imported by the thread above
+
+    await serve_pages(
+        listening,
+        checks=node.checks(),
+        registry=node.metrics.registry,
+        index_of=node.index_of,
+        clock=clock,
+    )

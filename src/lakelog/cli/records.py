@@ -1,0 +1,182 @@
+"""`lakelog records`: produce and consume.
+
+What `consume` prints, `produce --json` reads back without loss.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import click
+
+from lakelog.cli import json_lines, offsets
+from lakelog.cli.consuming import Consumed, Reading, consume
+from lakelog.cli.conversation import broker_option, converse
+from lakelog.cli.output import show
+from lakelog.cli.producing import BATCH_RECORDS_MAX, Produced, Sender, Sending, chunks
+from lakelog.clock import SystemClock
+from lakelog.records.build import Record
+from lakelog.records.codecs import Codec
+from lakelog.server.address import Address
+from lakelog.server.client import Client
+
+CODECS: Final = [codec.name.lower() for codec in Codec]
+
+
+@click.group()
+def records() -> None:
+    """Produce and consume records."""
+
+
+@records.command()
+@click.argument("topic")
+@click.option("--key", "-k", help="The key of every record.")
+@click.option("--key-separator", metavar="TEXT", help="A line is KEY, this text, VALUE.")
+@click.option("--header", "-H", "headers", multiple=True, metavar="NAME=VALUE")
+@click.option("--partition", "-p", type=int, help="Default: by key, as Kafka does.")
+@click.option("--compression", "-z", type=click.Choice(CODECS), default="none", show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Lines are records as `consume` prints them.")
+@click.option("--keep-partitions", is_flag=True, help="With --json: to the partition it names.")
+@click.option("--null-value", is_flag=True, help="One record without a value; reads no input.")
+@click.option("--quiet", "-q", is_flag=True, help="Do not print where each record went.")
+@broker_option
+def produce(  # noqa: PLR0913 - one parameter for each option of the command
+    *,
+    topic: str,
+    key: str | None,
+    key_separator: str | None,
+    headers: tuple[str, ...],
+    partition: int | None,
+    compression: str,
+    as_json: bool,
+    keep_partitions: bool,
+    null_value: bool,
+    quiet: bool,
+    broker: Address,
+) -> None:
+    """Send each line of standard input as a record.
+
+    \b
+      echo hello | lakelog records produce greetings
+      echo k:v   | lakelog records produce greetings --key-separator :
+      lakelog records consume a --offset :end | lakelog records produce b --json
+    """
+    template = Record(
+        key.encode() if key is not None else None,
+        None,
+        SystemClock().now_ms(),
+        tuple(_header(each) for each in headers),
+    )
+    if null_value:
+        lines: Iterator[tuple[Record, int | None]] = iter([(template, None)])
+    elif as_json:
+        lines = _json_records(keep_partitions=keep_partitions)
+    else:
+        lines = _text_records(template, key_separator)
+    sending = Sending(topic, partition, Codec[compression.upper()])
+    # At a terminal each line goes at once; from a file they go in batches.
+    records_max = 1 if sys.stdin.isatty() else BATCH_RECORDS_MAX
+
+    async def talk(client: Client) -> None:
+        sender = await Sender.open(client, sending)
+        for chunk in chunks(lines, records_max=records_max):
+            produced = await sender.send(chunk)
+            if not quiet:
+                show("\n".join(_confirmed(each) for each in produced))
+
+    converse(broker, talk)
+
+
+@records.command(name="consume")
+@click.argument("topic")
+@click.option(
+    "--offset", "-o", default="start", show_default=True, help=f"From where: {offsets.GRAMMAR}."
+)
+@click.option("--partition", "-p", "partitions", type=int, multiple=True, help="Default: all.")
+@click.option("--num", "-n", type=click.IntRange(min=1), help="Stop after this many records.")
+@click.option("--text", is_flag=True, help="Print just the values.")
+@broker_option
+def consume_command(
+    *,
+    topic: str,
+    offset: str,
+    partitions: tuple[int, ...],
+    num: int | None,
+    text: bool,
+    broker: Address,
+) -> None:
+    """Print records, one JSON object a line.
+
+    \b
+      lakelog records consume greetings                   # all, then what comes (Ctrl+C)
+      lakelog records consume greetings --offset :end     # all there is, then stop
+      lakelog records consume greetings --offset @-1h     # since an hour ago
+      lakelog records consume greetings --offset -10      # the last ten of each partition
+    """
+    try:
+        wanted = offsets.parse(offset, now_ms=SystemClock().now_ms())
+    except offsets.OffsetError as reason:
+        raise click.UsageError(str(reason)) from None
+    reading = Reading(topic, wanted, partitions)
+
+    def as_text(found: Consumed) -> str:
+        return (found.record.value or b"").decode("utf-8", "backslashreplace")
+
+    def as_json(found: Consumed) -> str:
+        return json_lines.render(
+            found.record, topic=topic, partition=found.partition, offset=found.offset
+        )
+
+    converse(broker, lambda client: _print(client, reading, num, as_text if text else as_json))
+
+
+async def _print(
+    client: Client, reading: Reading, num: int | None, line: Callable[[Consumed], str]
+) -> None:
+    left = num
+    async for found in consume(client, reading):
+        chosen = found if left is None else found[:left]
+        show("\n".join(line(each) for each in chosen))
+        if left is not None:
+            left -= len(chosen)
+            if not left:
+                return
+
+
+def _json_records(*, keep_partitions: bool) -> Iterator[tuple[Record, int | None]]:
+    now_ms = SystemClock().now_ms()
+    for number, raw in enumerate(sys.stdin.buffer, 1):
+        if not raw.strip():
+            continue
+        try:
+            record, partition = json_lines.parse(raw.decode())
+        except (json_lines.LineError, UnicodeDecodeError) as reason:
+            raise click.ClickException(f"line {number}: {reason}") from None
+        if record.timestamp_ms == json_lines.NO_TIMESTAMP_MS:
+            record = record._replace(timestamp_ms=now_ms)
+        yield record, partition if keep_partitions else None
+
+
+def _text_records(template: Record, separator: str | None) -> Iterator[tuple[Record, int | None]]:
+    clock = SystemClock()
+    for number, raw in enumerate(sys.stdin.buffer, 1):
+        line = raw.removesuffix(b"\n")
+        record = template._replace(value=line, timestamp_ms=clock.now_ms())
+        if separator is not None:
+            key, found, value = line.partition(separator.encode())
+            if not found:
+                raise click.ClickException(f"line {number}: there is no {separator!r} in it")
+            record = record._replace(key=key, value=value)
+        yield record, None
+
+
+def _header(text: str) -> tuple[bytes, bytes | None]:
+    name, equals, value = text.partition("=")
+    return name.encode(), value.encode() if equals else None
+
+
+def _confirmed(produced: Produced) -> str:
+    return (
+        f"Produced to partition {produced.partition} at offset {produced.offset}"
+        f" with timestamp {produced.timestamp_ms}"
+    )

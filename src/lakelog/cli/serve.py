@@ -1,0 +1,172 @@
+"""`lakelog serve` and `lakelog up`: run a broker until it is told to stop."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import click
+
+from lakelog import __version__
+from lakelog.cli.banner import banner, open_to_all
+from lakelog.config.load import load
+from lakelog.config.options import Options
+from lakelog.config.values import Raw
+from lakelog.server.address import Address
+from lakelog.telemetry import JsonLines, Plain
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+FLAGS = {
+    "listen": "broker.listen",
+    "advertise": "broker.advertised",
+    "http": "http.listen",
+    "data": "broker.data",
+    "broker_id": "broker.id",
+    "zone": "broker.zone",
+}
+
+
+def broker_options(command: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """The options that both commands take; unset ones come from file, environment or default."""
+    for option in (
+        click.option("--log-level", default="info", show_default=True, help="debug, info, …"),
+        click.option(
+            "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other key."
+        ),
+        click.option(
+            "--config",
+            "file",
+            type=click.Path(path_type=Path),
+            envvar="LAKELOG_CONFIG",
+            show_envvar=True,
+            help="A TOML file.",
+        ),
+        click.option("--zone", help="The zone this broker is in."),
+        click.option("--broker-id", help="This broker's number in the cluster.  [default: 1]"),
+        click.option("--data", metavar="DIR", help="Where data lives.  [default: .lakelog]"),
+        click.option(
+            "--http",
+            metavar="HOST:PORT",
+            help="Health and metrics; empty for none.  [default: 127.0.0.1:8080]",
+        ),
+        click.option(
+            "--advertise",
+            metavar="HOST:PORT",
+            help="What clients are told to connect to.  [default: the address they came to]",
+        ),
+        click.option(
+            "--listen",
+            metavar="HOST:PORT",
+            help="Where Kafka clients connect.  [default: 127.0.0.1:9092]",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command()
+@broker_options
+def serve(**given: Any) -> None:
+    """Run a broker.
+
+    Every option can also stand in a TOML file (--config) or in the environment
+    (LAKELOG_SECTION__KEY); `lakelog config show` lists all keys.
+    """
+    _run(given, friendly=False)
+
+
+@click.command()
+@broker_options
+def up(**given: Any) -> None:
+    """Start a broker on this machine, ready to use.
+
+    Needs nothing but this package: metadata in SQLite, objects in a directory, both under
+    ./.lakelog. What you write stays there when it stops.
+    """
+    _run(given, friendly=True)
+
+
+def _run(given: Mapping[str, Any], *, friendly: bool) -> None:
+    began_s = time.perf_counter()
+    options = load(
+        given["file"],
+        os.environ,  # noqa: TID251 - the command line hands the environment to the configuration
+        flags_of(given),
+    )
+    _log_to_stderr(given["log_level"])
+    _allow_many_files()
+    from lakelog.cli.compose import Running, run_broker  # noqa: PLC0415 - wrong options fail first
+
+    def announce(running: Running) -> None:
+        if not running.address.is_loopback():
+            click.echo(open_to_all(str(running.address)), err=True)
+        if friendly:
+            click.echo(
+                banner(
+                    version=__version__,
+                    kafka=str(_dialled(running.address, options)),
+                    http=str(running.http) if running.http else None,
+                    metadata=running.metadata_url,
+                    objects=running.objects_url,
+                    took_s=time.perf_counter() - began_s,
+                )
+            )
+
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(run_broker(options, announce))
+
+
+def flags_of(given: Mapping[str, Any]) -> dict[str, Raw]:
+    """The keys that were set on the command line."""
+    found: dict[str, Raw] = {
+        key: given[flag] for flag, key in FLAGS.items() if given.get(flag) is not None
+    }
+    for setting in given["settings"]:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise click.UsageError(f"--set {setting!r} is no KEY=VALUE")
+        found[key] = value
+    return found
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop where it is installed, else asyncio's own loop."""
+    with contextlib.suppress(ImportError):
+        import uvloop  # noqa: PLC0415 - it is not there on every platform
+
+        factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+        return factory
+    return None
+
+
+def _dialled(address: Address, options: Options) -> Address:
+    """The address that a client on this machine can use."""
+    if options.broker.advertised is not None:
+        return options.broker.advertised
+    return Address("127.0.0.1", address.port) if address.is_every_interface() else address
+
+
+def _log_to_stderr(level: str) -> None:
+    number = logging.getLevelNamesMapping().get(level.upper())
+    if number is None:
+        raise click.UsageError(f"--log-level {level!r}: use debug, info, warning or error")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Plain() if sys.stderr.isatty() else JsonLines())
+    logging.basicConfig(level=number, handlers=[handler], force=True)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+
+
+def _allow_many_files() -> None:
+    """Each client takes a file descriptor; shells often allow 1,024 where the system has more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,0 +1,140 @@
+"""All options of a broker process, section by section, with where each value came from.
+
+A section's class belongs to the module that uses it, or stands here when only a composition root
+does. A field's name is its key; its type and default say what it takes.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from lakelog.domain.options import DomainOptions
+from lakelog.log.options import LogOptions
+from lakelog.server.address import Address
+from lakelog.server.options import ServerOptions
+from lakelog.topics.cluster import DOMAINS_MAX
+from lakelog.topics.failures import TopicFailure
+from lakelog.topics.settings import TopicDefaults
+
+DATA_DIRECTORY: Final = ".lakelog"
+_ZONE: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}")
+LISTEN: Final = Address("127.0.0.1", 9092)
+HTTP_LISTEN: Final = Address("127.0.0.1", 8080)
+REPLICAS_MAX: Final = 32_767
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSection:
+    """Who this broker is and where it listens."""
+
+    id: int = 1
+    listen: Address = LISTEN
+    advertised: Address | None = None  # unset: the address by which the client reached us
+    zone: str = ""  # empty: none
+    data: str = DATA_DIRECTORY  # where the embedded stores live
+
+    def __post_init__(self) -> None:
+        if self.zone and not _ZONE.fullmatch(self.zone):
+            raise ValueError(f"zone is {self.zone!r}, but takes letters, digits, '.', '_' and '-'")
+        if not 0 <= self.id < 1 << 31:
+            raise ValueError("id must be a number from 0 to 2147483647")
+        if self.advertised is not None and self.advertised.is_every_interface():
+            raise ValueError(
+                f"advertised must be an address that clients reach, not {self.advertised}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSection:
+    """Health, metrics and administration over HTTP."""
+
+    listen: Address | None = HTTP_LISTEN  # unset: no HTTP port
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataSection:
+    """The metadata store: `memory:`, or `sqlite:PATH`."""
+
+    url: str = ""  # empty: sqlite in the data directory
+    domains: int | None = None  # fixed when the cluster is made
+
+    def __post_init__(self) -> None:
+        if self.domains is not None and not 1 <= self.domains <= DOMAINS_MAX:
+            raise ValueError(f"domains must be a number from 1 to {DOMAINS_MAX}")
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectsSection:
+    """The object store: `memory:`, `file:PATH` or `s3://BUCKET/PREFIX`."""
+
+    url: str = ""  # empty: a directory in the data directory
+    options: Mapping[str, str] = field(default_factory=dict)  # region, endpoint, keys, …
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsSection:
+    """What a topic gets where it does not say itself; unset is Kafka's default."""
+
+    auto_create: bool = True  # asking for an unknown topic may make it
+    num_partitions: int = 1
+    default_replication_factor: int = 1
+    cleanup_policy: str | None = None
+    max_message_bytes: int | None = None
+    message_timestamp_type: str | None = None
+    retention_bytes: int | None = None
+    retention_ms: int | None = None
+    format: str | None = None  # parquet or kfs
+
+    def __post_init__(self) -> None:
+        if self.num_partitions < 1:
+            raise ValueError("num_partitions must be greater than 0")
+        if not 1 <= self.default_replication_factor <= REPLICAS_MAX:
+            raise ValueError(f"default_replication_factor must be from 1 to {REPLICAS_MAX}")
+        try:
+            self.defaults().configs()
+        except TopicFailure as reason:
+            raise ValueError(str(reason)) from None
+
+    def defaults(self) -> TopicDefaults:
+        """What the topics are told."""
+        return TopicDefaults(
+            cleanup_policy=self.cleanup_policy,
+            max_message_bytes=self.max_message_bytes,
+            message_timestamp_type=self.message_timestamp_type,
+            retention_bytes=self.retention_bytes,
+            retention_ms=self.retention_ms,
+            lakelog_format=self.format,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FeaturesSection:
+    """What can be switched off."""
+
+    idempotence: bool = True  # idempotent producers (D1); false refuses them
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Everything that a broker process is told."""
+
+    broker: BrokerSection = BrokerSection()
+    http: HttpSection = HttpSection()
+    metadata: MetadataSection = MetadataSection()
+    objects: ObjectsSection = ObjectsSection()
+    features: FeaturesSection = FeaturesSection()
+    topics: TopicsSection = field(default_factory=TopicsSection)
+    log: LogOptions = field(default_factory=LogOptions)
+    domain: DomainOptions = field(default_factory=DomainOptions)
+    server: ServerOptions = field(default_factory=ServerOptions)
+    sources: Mapping[str, str] = field(default_factory=dict)  # key -> where its value came from
+
+    def metadata_url(self) -> str:
+        """The metadata store's URL, with the default filled in."""
+        return self.metadata.url or f"sqlite:{Path(self.broker.data) / 'metadata.db'}"
+
+    def objects_url(self) -> str:
+        """The object store's URL, with the default filled in."""
+        return self.objects.url or f"file:{Path(self.broker.data) / 'objects'}"

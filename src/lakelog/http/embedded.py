@@ -1,0 +1,37 @@
+"""The HTTP port as part of a broker: pages, health and server put together."""
+
+import socket
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+
+from lakelog.clock import Clock, Tasks
+from lakelog.http.app import IndexOf, Pages, make_app
+from lakelog.http.health import PATIENCE_S, Check, Health
+from lakelog.http.service import serve
+
+IMPATIENT: Final = "broker"
+"""The part whose state counts at once: a broker that starts or stops is not ready."""
+
+
+async def serve_pages(
+    listening: socket.socket,
+    *,
+    checks: Mapping[str, Check],
+    registry: CollectorRegistry,
+    index_of: IndexOf,
+    clock: Clock,
+) -> None:
+    """Serve until cancelled."""
+    health = Health(clock)
+    for name, check in checks.items():
+        health.add(name, check, patience_s=0.0 if name == IMPATIENT else PATIENCE_S)
+    watching = Tasks()
+    watching.spawn(health.watch(), name="health")
+    with ThreadPoolExecutor(1, thread_name_prefix="lakelog-metrics") as renderer:
+        try:
+            await serve(make_app(Pages(health, registry, index_of, renderer)), listening)
+        finally:
+            await watching.close()

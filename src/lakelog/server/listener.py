@@ -1,0 +1,121 @@
+"""The Kafka port: accepts connections, watches over them, and lets them go in good order."""
+
+import asyncio
+import logging
+import socket
+from typing import Final
+
+from prometheus_client import Counter
+
+from lakelog.clock import Clock, Tasks
+from lakelog.server.address import Address
+from lakelog.server.binding import bind, refusal
+from lakelog.server.options import ServerOptions
+from lakelog.server.quiet import QuietLog
+from lakelog.server.session import Session
+from lakelog.server.traffic import Dispatch, Traffic, log
+from lakelog.telemetry import Metrics, event
+
+SWEEPS_PER_TIMEOUT: Final = 10
+SWEEP_S_MAX: Final = 5.0
+"""Connections are looked at this often at least."""
+
+
+class Listener:
+    """One listening port and its sessions."""
+
+    def __init__(
+        self, dispatch: Dispatch, *, clock: Clock, metrics: Metrics, options: ServerOptions
+    ) -> None:
+        self._options = options
+        self._clock = clock
+        self._tasks = Tasks()
+        self._server: asyncio.Server | None = None
+        self._socket: socket.socket | None = None
+        self._traffic = Traffic(
+            dispatch,
+            options,
+            clock,
+            metrics,
+            self._tasks,
+            asyncio.get_running_loop(),
+            QuietLog(log, clock),
+            Counter(
+                "lakelog_request_failures",
+                "Requests whose handler failed unforeseen",
+                registry=metrics.registry,
+            ),
+        )
+
+    def bind(self, address: Address) -> Address:
+        """Take the port, without accepting anybody yet; returns it with its number."""
+        try:
+            self._socket = bind(address)
+        except OSError as error:
+            raise refusal(address, error) from None
+        return Address(address.host, int(self._socket.getsockname()[1]))
+
+    async def serve(self) -> None:
+        """Accept clients."""
+        assert self._socket is not None, "bind comes first"
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: Session(self._traffic), sock=self._socket, backlog=self._options.backlog
+        )
+        self._tasks.spawn(self._sweep(), name="sweep")
+
+    async def start(self, address: Address) -> Address:
+        """Take the port and accept clients."""
+        taken = self.bind(address)
+        await self.serve()
+        return taken
+
+    @property
+    def connections(self) -> int:
+        """How many clients are connected."""
+        return len(self._traffic.sessions)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of requests that were received and not answered yet."""
+        return self._traffic.total_bytes
+
+    async def failed(self) -> None:
+        """Wait until the port itself fails, then raise why."""
+        await self._tasks.failed()
+
+    async def drain(self) -> None:
+        """Accept nobody, answer what was asked, close; give up after the drain time-out."""
+        traffic = self._traffic
+        traffic.draining = True
+        self._stop_listening()
+        for session in list(traffic.sessions):
+            session.drain()
+        try:
+            await asyncio.wait_for(traffic.empty.wait(), self._options.drain_timeout_s)
+        except TimeoutError:
+            event(log, "port_drain_timed_out", logging.WARNING, left=len(traffic.sessions))
+
+    async def close(self) -> None:
+        """Close every connection at once and stop."""
+        traffic = self._traffic
+        traffic.draining = True
+        self._stop_listening()
+        for session in list(traffic.sessions):
+            session.abort()
+        await self._tasks.close()
+
+    def _stop_listening(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        if self._socket is not None:
+            self._socket.close()
+
+    async def _sweep(self) -> None:
+        options = self._options
+        shortest_s = min(options.idle_timeout_s, options.frame_timeout_s)
+        pause_s = min(SWEEP_S_MAX, shortest_s / SWEEPS_PER_TIMEOUT)
+        while True:
+            await asyncio.sleep(pause_s)
+            now_s = self._clock.monotonic_s()
+            for session in list(self._traffic.sessions):
+                session.sweep(now_s)

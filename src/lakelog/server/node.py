@@ -1,0 +1,273 @@
+"""A whole broker, put together from its stores and options. It names no backend.
+
+Order of a start: the port is taken (so that a second broker here is noticed first), the cluster is
+found or founded, the domains are loaded, the broker becomes known to the others, and only then
+clients are accepted. A stop goes the other way: no new clients, parked fetches answered, what was
+accepted is committed and answered, then everything is let go.
+"""
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from lakelog.broker.api import dispatch
+from lakelog.broker.broker import Broker, BrokerOptions
+from lakelog.broker.call import Answer, Call, Later
+from lakelog.broker.fetch_sessions import FetchSessions
+from lakelog.clock import Clock, Entropy, Tasks
+from lakelog.domain.options import DomainOptions
+from lakelog.domain.replica import Identity, Replica
+from lakelog.log.log import Log
+from lakelog.log.options import LogOptions
+from lakelog.log.retention import Policy
+from lakelog.meta import keys
+from lakelog.meta.port import MetadataStore
+from lakelog.model.failures import Failure, NotFound, Unavailable
+from lakelog.model.ids import BrokerId
+from lakelog.objects.port import ObjectStore
+from lakelog.objects.probe import probe
+from lakelog.records import kernels
+from lakelog.server.address import Address
+from lakelog.server.index_view import describe
+from lakelog.server.listener import Listener
+from lakelog.server.options import ServerOptions
+from lakelog.server.watched import WatchedObjects
+from lakelog.telemetry import Metrics, event
+from lakelog.topics.cluster import Cluster, open_cluster
+from lakelog.topics.registry import Topics
+from lakelog.topics.routing import Node as ClusterNode
+from lakelog.topics.settings import TopicDefaults
+from lakelog.wire.apis import ApiKey
+
+KERNELS_AFTER_BYTES: Final = 8 << 20
+"""The compiled kernels cost a second and 100 MB, so they wait for real traffic."""
+
+CLOSE_S: Final = 10.0
+"""How long the last commit and the good-byes to the stores may take."""
+
+log = logging.getLogger("lakelog.server")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOptions:
+    """What a broker is told, section by section."""
+
+    listen: Address
+    broker_id: int = 1
+    advertised: Address | None = None
+    zone: str = ""
+    machine: str = ""  # brokers with the same one run on the same machine
+    domains: int | None = None  # None: as many as the cluster has
+    broker: BrokerOptions = field(default_factory=BrokerOptions)
+    server: ServerOptions = field(default_factory=ServerOptions)
+    log: LogOptions = field(default_factory=LogOptions)
+    domain: DomainOptions = field(default_factory=DomainOptions)
+    topics: TopicDefaults = field(default_factory=TopicDefaults)
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What a broker gets from outside: its stores, time and chance."""
+
+    store: MetadataStore
+    objects: ObjectStore
+    clock: Clock
+    entropy: Entropy
+
+
+class Node:
+    """One broker of a cluster, from its port down to its stores; the stores are the caller's."""
+
+    def __init__(self, world: World, options: NodeOptions) -> None:
+        self.metrics = Metrics()
+        self.draining = False
+        self.serving = False
+        self.address = options.listen
+        self._world = world
+        self._options = options
+        self._objects = WatchedObjects(world.objects, self.metrics)
+        self._tasks = Tasks()
+        self._until_kernels_bytes = KERNELS_AFTER_BYTES
+        self._traffic_began = asyncio.Event()
+        self._replicas: list[Replica] = []
+        self._log: Log | None = None
+        self._broker: Broker | None = None
+        self._cluster: Cluster | None = None
+        self._listener = Listener(
+            self._dispatch, clock=world.clock, metrics=self.metrics, options=options.server
+        )
+
+    async def start(self) -> None:
+        """Begin to serve; raises `Refused` when that must not be."""
+        world, options = self._world, self._options
+        self.address = self._listener.bind(options.listen)
+        fresh = await world.store.get(keys.CLUSTER) is None
+        if fresh:
+            await probe(self._objects, world.entropy)
+        record = await open_cluster(world.store, world.entropy, domains=options.domains)
+        if not fresh:
+            await probe(self._objects, world.entropy)
+        found = fresh or await self._is_untouched()
+        writer = f"broker-{options.broker_id}"
+        for domain in range(record.domains):
+            identity = Identity(record.cluster_id, domain, writer)
+            self._replicas.append(
+                Replica(identity, world.store, self._objects, world.clock, options.domain)
+            )
+        await asyncio.gather(*(replica.start(found=found) for replica in self._replicas))
+        self._log = Log(
+            self._replicas,
+            self._objects,
+            world.clock,
+            world.entropy,
+            zone=options.zone or "default",
+            options=options.log,
+            metrics=self.metrics,
+        )
+        self._cluster = Cluster(world.store, world.clock, world.entropy, record)
+        topics = Topics(world.store, self._log, world.clock, world.entropy, options.topics)
+        self._broker = Broker(
+            node_id=BrokerId(options.broker_id),
+            cluster=self._cluster,
+            topics=topics,
+            log=self._log,
+            clock=world.clock,
+            entropy=world.entropy,
+            metrics=self.metrics,
+            options=options.broker,
+            fetch_sessions=FetchSessions(world.entropy),
+        )
+        await self._open(self._broker)
+
+    async def _open(self, broker: Broker) -> None:
+        """Become known, accept clients, and keep house."""
+        await broker.topics.current()
+        await broker.cluster.register(self._own_node())
+        broker.log.start()
+        await self._listener.serve()
+        self.serving = True
+        broker.log.start_retention(functools.partial(_policies, broker.topics))
+        self._tasks.spawn(broker.cluster.run(), name="cluster")
+        self._tasks.spawn(broker.topics.run(), name="topics")
+        self._tasks.spawn(self._load_kernels(), name="kernels")
+        for watched in (self._listener.failed, broker.log.failed):
+            self._tasks.spawn(watched(), name="watch")
+        for replica in self._replicas:
+            self._tasks.spawn(replica.failed(), name="watch")
+        event(log, "serving", broker=broker.node_id, listen=str(self.address))
+
+    async def failed(self) -> None:
+        """Wait for a failure that the process must not survive, and raise it."""
+        await self._tasks.failed()
+
+    async def drain(self) -> None:
+        """Accept nobody, answer what was asked (parked fetches with what there is), close."""
+        self.draining = True
+        if self._broker is not None:
+            self._broker.fetch_sessions.draining = True
+        await self._listener.drain()
+
+    async def close(self) -> None:
+        """Commit what was accepted, say good-bye to the others, stop everything."""
+        self.draining = True
+        self.serving = False
+        await self._listener.close()
+        if self._log is not None:
+            await self._log.close(timeout_s=CLOSE_S)
+        if self._cluster is not None:
+            try:
+                await asyncio.wait_for(self._cluster.leave(), CLOSE_S)
+            except (TimeoutError, Failure) as reason:
+                # The session ends by itself; the others just hear of it later.
+                event(log, "good_bye_failed", logging.WARNING, reason=repr(reason))
+        await asyncio.gather(*(replica.close() for replica in self._replicas))
+        await self._tasks.close()
+
+    def checks(self) -> dict[str, Callable[[], str | None]]:
+        """What can be wrong with this broker, by the part that it is wrong with."""
+        return {
+            "broker": self._broker_trouble,
+            "metadata": self._metadata_trouble,
+            "objects": lambda: self._objects.trouble,
+        }
+
+    async def index_of(self, topic_name: str, partition: int) -> list[dict[str, object]]:
+        """The offset index of a partition as keys and entries; raises `NotFound`."""
+        broker = self._broker
+        if broker is None:
+            raise Unavailable("the broker is starting")
+        topic = await broker.topics.find(topic_name)
+        if topic is None:
+            raise NotFound(f"there is no topic {topic_name!r}")
+        stream = topic.stream(partition)
+        if stream is None:
+            raise NotFound(f"{topic_name} has no partition {partition}")
+        now_s = self._world.clock.monotonic_s()
+        await broker.log.prove([stream], arrived_s=now_s, deadline_s=now_s + CLOSE_S)
+        return describe(stream, broker.log.domain_of(stream), broker.log.pieces(stream))
+
+    def _broker_trouble(self) -> str | None:
+        if self.draining:
+            return "the broker is stopping"
+        return None if self.serving else "the broker is starting"
+
+    def _metadata_trouble(self) -> str | None:
+        for replica in self._replicas:
+            try:
+                replica.check_fresh()
+            except Unavailable as reason:
+                return str(reason)
+        return None
+
+    def _dispatch(
+        self, key: int, call: Call, body: memoryview
+    ) -> Coroutine[Any, Any, Answer | Later]:
+        assert self._broker is not None, "clients are accepted when the broker is there"
+        if key == ApiKey.PRODUCE and self._until_kernels_bytes > 0:
+            self._until_kernels_bytes -= call.request_bytes
+            if self._until_kernels_bytes <= 0:
+                self._traffic_began.set()
+        return dispatch(self._broker, key, call, body)
+
+    async def _is_untouched(self) -> bool:
+        """Whether nothing was ever created here, so that an empty log is no loss.
+
+        A first broker that died between founding the cluster and its log leaves just that behind.
+        """
+        store = self._world.store
+        return await store.get(keys.NEXT_STREAM) is None and not await store.range(keys.TOPICS)
+
+    def _own_node(self) -> ClusterNode:
+        options = self._options
+        shown = options.advertised or self.address
+        return ClusterNode(
+            id=BrokerId(options.broker_id),
+            host=shown.host,
+            port=shown.port,
+            rack=options.zone or None,
+            machine=options.machine,
+            advertised=options.advertised is not None,
+        )
+
+    async def _load_kernels(self) -> None:
+        """Switch to the compiled kernels once it pays, without holding up the loop."""
+        await self._traffic_began.wait()
+        with ThreadPoolExecutor(1, thread_name_prefix="lakelog-kernels") as pool:
+            try:
+                await asyncio.get_running_loop().run_in_executor(pool, kernels.load)
+            except ImportError as reason:  # the pure twins give the same answers, more slowly
+                event(log, "kernels_missing", logging.WARNING, reason=str(reason))
+
+
+async def _policies(topics: Topics) -> dict[int, Policy]:
+    """What each stream keeps; raises when the topics cannot be read."""
+    found = {}
+    for topic in await topics.all():
+        if topic.settings.delete:
+            policy = Policy(topic.settings.retention_ms, topic.settings.retention_bytes)
+            found.update(dict.fromkeys(topic.streams(), policy))
+    return found

@@ -1,0 +1,78 @@
+"""What `consume` prints, `produce --json` reads back without loss."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakelog.cli.json_lines import LineError, parse, render
+from lakelog.records.build import Record
+
+blobs = st.none() | st.binary(max_size=30) | st.text(max_size=20).map(str.encode)
+names = st.binary(max_size=10) | st.sampled_from([b"h", b"trace"])
+records = st.builds(
+    Record,
+    key=blobs,
+    value=blobs,
+    timestamp_ms=st.integers(-1, (1 << 63) - 1),
+    headers=st.lists(st.tuples(names, blobs), max_size=4).map(tuple),
+)
+
+
+@given(records, st.integers(0, 9), st.integers(0, 1 << 60))
+def test_a_record_survives_the_round_trip(record: Record, partition: int, offset: int) -> None:
+    line = render(record, topic="t", partition=partition, offset=offset)
+    assert "\n" not in line
+    assert parse(line) == (record, partition)
+
+
+def test_text_is_readable_and_bytes_are_base64() -> None:
+    record = Record(b"k", b"\xff\0", 5, ((b"h", "é".encode()), (b"h", None)))
+    assert json.loads(render(record, topic="t", partition=1, offset=2)) == {
+        "topic": "t",
+        "partition": 1,
+        "offset": 2,
+        "timestamp": 5,
+        "key": "k",
+        "value": {"base64": "/wA="},
+        "headers": [["h", "é"], ["h", None]],
+    }
+
+
+def test_a_line_needs_nothing_and_headers_may_be_an_object() -> None:
+    assert parse("{}") == (Record(None, None, -1, ()), None)
+    assert parse('{"headers": {"a": "1"}}')[0].headers == ((b"a", b"1"),)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "[]",
+        "{",
+        '{"valeu": "x"}',
+        '{"key": 5}',
+        '{"key": {"base64": "!"}}',
+        '{"key": {"hex": "00"}}',
+        '{"key": "\\ud800"}',
+        '{"timestamp": "now"}',
+        '{"timestamp": true}',
+        '{"timestamp": 9223372036854775808}',
+        '{"headers": "x"}',
+        '{"headers": [["a"]]}',
+        '{"headers": [[null, "a"]]}',
+        "[" * 100_000,
+    ],
+)
+def test_what_is_no_record_is_refused(line: str) -> None:
+    with pytest.raises(LineError):
+        parse(line)
+
+
+@given(st.text(max_size=60))
+def test_nothing_but_a_line_error_leaves_the_parser(line: str) -> None:
+    try:
+        parse(line)
+    except LineError:
+        return

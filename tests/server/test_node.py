@@ -1,0 +1,143 @@
+"""A node as a whole: what it survives at its start, and what it says of itself."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+
+from lakelog.clock import SystemClock, SystemEntropy
+from lakelog.meta import keys
+from lakelog.meta.memory import MemoryMetadataStore
+from lakelog.model.failures import NotFound, Refused, Unavailable
+from lakelog.objects.memory import MemoryObjectStore
+from lakelog.objects.port import Buffer
+from lakelog.server.address import Address
+from lakelog.server.client import Client
+from lakelog.server.node import Node, NodeOptions, World
+from lakelog.server.watched import WatchedObjects
+from lakelog.telemetry import Metrics
+from lakelog.topics.cluster import open_cluster
+from lakelog.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+
+OPTIONS = NodeOptions(listen=Address("127.0.0.1", 0), machine="here")
+
+
+def new_world() -> World:
+    clock = SystemClock()
+    return World(MemoryMetadataStore(clock), MemoryObjectStore(clock), clock, SystemEntropy())
+
+
+@asynccontextmanager
+async def running(world: World, options: NodeOptions = OPTIONS) -> AsyncIterator[Node]:
+    node = Node(world, options)
+    try:
+        await node.start()
+        yield node
+    finally:
+        await node.close()
+
+
+async def created(node: Node, name: str) -> int:
+    """The error code of a topic that is asked for, and so made."""
+    async with await Client.connect(node.address) as client:
+        request = MetadataRequest((MetadataRequestTopic(name=name),))
+        answer = await client.call(request, MetadataResponse)
+        return answer.topics[0].error_code
+
+
+def test_a_first_broker_that_died_before_its_log_began_is_no_loss() -> None:
+    async def scenario() -> None:
+        world = new_world()
+        await open_cluster(world.store, world.entropy)
+        async with running(world) as node:
+            assert await created(node, "t") == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_log_that_was_lost_is_refused() -> None:
+    async def scenario() -> None:
+        world = new_world()
+        await open_cluster(world.store, world.entropy)
+        await world.store.put(keys.NEXT_STREAM, b"5")
+        with pytest.raises(Refused, match="empty although the cluster exists"):
+            async with running(world):
+                pass
+
+    asyncio.run(scenario())
+
+
+def test_a_node_can_stop_and_another_goes_on_where_it_was() -> None:
+    async def scenario() -> None:
+        clock = SystemClock()
+        store, objects = MemoryMetadataStore(clock), MemoryObjectStore(clock)
+        for _ in range(3):
+            world = World(store, objects, clock, SystemEntropy())
+            async with running(world) as node:
+                assert await created(node, "t") == 0
+                assert await node.index_of("t", 0) == []
+                with pytest.raises(NotFound, match="no partition 1"):
+                    await node.index_of("t", 1)
+                with pytest.raises(NotFound, match="no topic 'u'"):
+                    await node.index_of("u", 0)
+
+    asyncio.run(scenario())
+
+
+def test_a_node_says_whether_it_is_starting_serving_or_stopping() -> None:
+    async def scenario() -> None:
+        node = Node(new_world(), OPTIONS)
+        checks = node.checks()
+        assert checks["broker"]() == "the broker is starting"
+        await node.start()
+        assert {name: check() for name, check in checks.items()} == dict.fromkeys(checks)
+        await node.drain()
+        assert checks["broker"]() == "the broker is stopping"
+        await node.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_store_that_breaks_its_promises_is_refused_before_anything_is_founded() -> None:
+    class Forgetful(MemoryObjectStore):
+        async def put(self, key: str, parts: Sequence[Buffer]) -> None:
+            del key, parts
+
+    async def scenario() -> None:
+        clock = SystemClock()
+        world = World(MemoryMetadataStore(clock), Forgetful(clock), clock, SystemEntropy())
+        with pytest.raises(Refused, match="cannot be read at once"):
+            async with running(world):
+                pass
+        assert await world.store.range(keys.ROOT) == []
+
+    asyncio.run(scenario())
+
+
+def test_a_watched_store_remembers_its_trouble_until_it_is_over() -> None:
+    class Moody(MemoryObjectStore):
+        well = True
+
+        async def put(self, key: str, parts: Sequence[Buffer]) -> None:
+            if not self.well:
+                raise Unavailable("out to lunch")
+            await super().put(key, parts)
+
+    async def scenario() -> None:
+        moody = Moody(SystemClock())
+        watched = WatchedObjects(moody, Metrics())
+        await watched.put("a", [b"1"])
+        troubles = [watched.trouble]
+        moody.well = False
+        with pytest.raises(Unavailable):
+            await watched.put("b", [b"1"])
+        troubles.append(watched.trouble)
+        assert bytes(await watched.get("a")) == b"1"
+        assert [*troubles, watched.trouble] == [None, "out to lunch", None]
+
+    asyncio.run(scenario())
