@@ -23,7 +23,7 @@ ONE = memoryview(build_batch([Record(b"k", b"v", 1_000)], BatchOptions()))
 
 
 def test_the_header_is_61_bytes() -> None:
-    # Seed 000 says 49; its own fields add up to 61 (errata).
+    # Some documents say 49; the fields add up to 61.
     assert HEADER_BYTES == LAYOUT.size == 61
 
 

@@ -11,6 +11,7 @@ from msgspec import Struct
 from tests.wire.samples import messages
 
 from lakelog.wire.codec import decode, encode
+from lakelog.wire.compile_decode import ELEMENTS_MAX
 from lakelog.wire.errors import EncodeError, ProtocolError
 from lakelog.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatAssignment,
@@ -300,3 +301,16 @@ def test_only_a_protocol_error_leaves_decode(data: bytes, case: tuple[type[Struc
     assert position <= len(data)
     again, _ = decode(kind, version, memoryview(b"".join(encode(found, version))))
     assert again == found
+
+
+def test_a_request_of_countless_tiny_elements_is_refused_before_they_are_made() -> None:
+    """T-SEC-02: thirteen million empty partitions fit into one Produce request."""
+    partition = b"\x00\x00\x00\x07" + b"\xff\xff\xff\xff"
+    partitions = ELEMENTS_MAX // 2 + 1
+    topic = b"\x00\x01t" + partitions.to_bytes(4, "big") + partition * partitions
+    body = b"\xff\xff" + b"\x00\x01" + bytes(4) + (2).to_bytes(4, "big") + topic * 2
+    with pytest.raises(ProtocolError, match="more elements"):
+        decode(ProduceRequest, 8, memoryview(body))
+    one = b"\xff\xff" + b"\x00\x01" + bytes(4) + (1).to_bytes(4, "big") + topic
+    request, _ = decode(ProduceRequest, 8, memoryview(one))
+    assert len(request.topic_data[0].partition_data) == partitions

@@ -113,12 +113,11 @@ def _upgrade(state: DomainState, _: Record, event: Upgrade) -> Done:
 
 
 def _drop(state: DomainState, _: Record, event: Drop) -> Done:
-    for stream in event.streams.tolist():
-        row = state.streams.row_of.get(stream)
-        if row is None:
-            continue
+    known = [stream for stream in event.streams.tolist() if stream in state.streams.row_of]
+    rows = [state.streams.row_of[stream] for stream in known]
+    state.producers.forget(state.producers.of_streams(rows).tolist(), expired=False)
+    for stream, row in zip(known, rows, strict=True):
         state.index.trim(state.streams, row, int(state.streams.columns.arrays["head"][row]))
-        state.producers.forget(state.producers.of_stream(row).tolist(), expired=False)
         state.streams.remove(stream, position=state.position)
     return Done()
 

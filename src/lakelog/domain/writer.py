@@ -140,7 +140,8 @@ class Writer:
 
     async def _append(self, number: int, data: bytes) -> None:
         """Append the same bytes until their stamp is seen (rule 5)."""
-        record = decode_record(data, level_max=LEVEL_MAX)  # D3: never append what nobody can read
+        # Rule 11: what nobody can read would stop the domain everywhere, so it is read here first.
+        record = decode_record(data, level_max=LEVEL_MAX)
         pause_s = self._options.retry_s
         while number in self._pending:
             began_s = self._clock.monotonic_s()

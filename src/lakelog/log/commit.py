@@ -1,4 +1,4 @@
-"""From accepted batches to acknowledged offsets, for one domain (D4).
+"""From accepted batches to acknowledged offsets, for one domain (rule 4).
 
 Objects are put in parallel, but committed in the order they were closed: a commit enters the
 domain log's FIFO only when its object is durable and every object closed before it is in that

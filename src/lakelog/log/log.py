@@ -8,7 +8,7 @@ import numpy as np
 
 from lakelog.clock import Clock, Entropy, Tasks
 from lakelog.domain.events import Commit, Create, Drop, Event, Trim
-from lakelog.domain.outcomes import Applied, Outcome, Trimmed
+from lakelog.domain.outcomes import Applied, Outcome, Trimmed, Verdict
 from lakelog.domain.replica import Replica
 from lakelog.log.cache import TailCache
 from lakelog.log.commit import Committer
@@ -147,12 +147,16 @@ class Log:
         if len(self._readers) == 1:
             reading = self._readers[0].read(wanted, bytes_max=bytes_max)
             return await self._within(deadline_s, reading)
-        fetched = []
+        return await self._within(deadline_s, self._read_domains(wanted, bytes_max))
+
+    async def _read_domains(self, wanted: Sequence[Wanted], bytes_max: int) -> list[Fetched]:
+        """One domain after another, with the budget that those before left."""
+        fetched: list[Fetched] = []
         for one in wanted:
             reader = self._readers[self.domain_of(one.stream)]
-            got = await self._within(deadline_s, reader.read([one], bytes_max=bytes_max))
-            bytes_max = max(0, bytes_max - got[0].size_bytes)
-            fetched += got
+            must = not any(before.size_bytes for before in fetched)
+            fetched += await reader.read([one], bytes_max=bytes_max, at_least_one=must)
+            bytes_max = max(0, bytes_max - fetched[-1].size_bytes)
         return fetched
 
     def watch(self, streams: Sequence[int]) -> Watch:
@@ -268,10 +272,15 @@ async def _together(work: Sequence[Coroutine[Any, Any, None]]) -> None:
 async def _joined(
     count: int, parts: Sequence[tuple[list[int], "asyncio.Future[Appended]"]]
 ) -> Appended:
-    verdicts, offsets, timestamps = [0] * count, [-1] * count, [-1] * count
-    await asyncio.gather(*(part for _, part in parts), return_exceptions=True)
-    for places, part in parts:
-        got = part.result()
+    """The outcomes of several domains as one; a part that failed is void, the others stand (L2)."""
+    verdicts, offsets, timestamps = [int(Verdict.VOID)] * count, [-1] * count, [-1] * count
+    results = await asyncio.gather(*(part for _, part in parts), return_exceptions=True)
+    failures = [got for got in results if isinstance(got, BaseException)]
+    if len(failures) == len(results):
+        raise failures[0]
+    for (places, _), got in zip(parts, results, strict=True):
+        if isinstance(got, BaseException):
+            continue
         for number, place in enumerate(places):
             verdicts[place] = got.verdicts[number]
             offsets[place] = got.offsets[number]

@@ -55,12 +55,14 @@ class Reader:
         self._loading: dict[tuple[ObjectName, int], asyncio.Future[None]] = {}
         self._reads = asyncio.Semaphore(options.reads_max)
 
-    async def read(self, wanted: Sequence[Wanted], *, bytes_max: int) -> list[Fetched]:
+    async def read(
+        self, wanted: Sequence[Wanted], *, bytes_max: int, at_least_one: bool = True
+    ) -> list[Fetched]:
         """What the streams hold from the offsets on, within one budget (row 3)."""
         await self._prefetch(wanted, bytes_max=bytes_max)
         fetched = []
         left = bytes_max
-        must = True
+        must = at_least_one
         for one in wanted:
             limited = Wanted(one.stream, one.offset, max(0, min(one.bytes_max, left)))
             got = await self._read_stream(limited, at_least_one=must)

@@ -1,15 +1,15 @@
-"""What goes into the log and what comes out of it."""
+"""What goes into the log and what comes out of it: one of each a partition, so cheap to make."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeAlias
+
+from msgspec import Struct
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(Struct, frozen=True, gc=False):
     """What became of the batches of one append, in their order.
 
     `verdicts` are `lakelog.domain.outcomes.Verdict`; a duplicate carries the offset and the
@@ -21,8 +21,7 @@ class Appended:
     timestamps: Sequence[int]
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True, gc=False):
     """What a reader wants of one stream: from an offset on, about this many bytes."""
 
     stream: int
@@ -39,8 +38,7 @@ class ReadStatus(IntEnum):
     DAMAGED = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(Struct, frozen=True, gc=False):
     """What was read of one stream: whole batches with their offsets in place, and the marks.
 
     Marks are -1 when the read failed. `parts` is empty when there is nothing at the offset yet.
@@ -53,16 +51,14 @@ class Fetched:
     head: int
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True, gc=False):
     """A record found by its timestamp."""
 
     offset: int
     timestamp_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerFacts:
+class ProducerFacts(Struct, frozen=True, gc=False):
     """What is known of an idempotent producer on one stream."""
 
     producer: int

@@ -29,4 +29,4 @@ WalId = NewType("WalId", bytes)
 NO_PRODUCER: Final = ProducerId(-1)
 ZERO_TOPIC_ID: Final = TopicId(bytes(16))
 LEADER_EPOCH: Final = 0
-"""The one leader epoch there is: nothing is ever truncated (protocol.md rows 58 to 60)."""
+"""The one leader epoch there is: nothing is ever truncated (rows 58 to 60)."""

@@ -4,7 +4,7 @@ The order of the checks is Kafka's (ProduceRequest, then the log's analysis, the
 that a batch with several faults gets the code Kafka gives. Accepted bytes are the sender's own
 view, uncopied; they are copied only where Kafka rewrites the header too: LogAppendTime, a
 LogAppendTime bit on a CreateTime topic, and a max timestamp that the records contradict
-(protocol.md rows 61 and 62).
+(rows 61 and 62).
 
 Where we differ, always on bytes that no client writes:
 - Offset deltas other than 0..n-1 are refused; Kafka trusts them or rebuilds the batch.

@@ -2,7 +2,7 @@
 
 Both write the bytes that Kafka's own builders write: numbers in their shortest form, the first
 record's timestamp as base, the greatest as max. Offset deltas are 0..n-1 unless given; given ones
-may have holes, as compaction leaves them (protocol.md row 8).
+may have holes, as compaction leaves them (row 8).
 """
 
 from collections.abc import Sequence

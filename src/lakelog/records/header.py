@@ -2,7 +2,7 @@
 
 The CRC-32C covers everything from `attributes` to the end. What lies before (base offset, length,
 partition leader epoch, magic, and the CRC itself) can change without a new CRC, so a stored batch
-is served as 16 fresh bytes and a view of the rest (errata, document 000; protocol.md row 58).
+is served as 16 fresh bytes and a view of the rest (row 58).
 """
 
 from struct import Struct
@@ -162,7 +162,7 @@ def is_transactional(data: memoryview) -> bool:
     """Whether the first batch says that it is part of a transaction.
 
     A Produce request with one such batch is refused whole, before any batch is looked at
-    (protocol.md row 64).
+    (row 64).
     """
     return (
         len(data) > ATTRIBUTES_OFFSET + 1

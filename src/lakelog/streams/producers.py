@@ -11,7 +11,7 @@ A producer id unknown on a stream must begin at sequence 0, unless it is so old 
 have expired (rule 22): `expired_max` is the greatest id that was ever forgotten.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -147,8 +147,12 @@ class ProducerTable:
 
     def of_stream(self, stream_row: int) -> Int64s:
         """Rows of the producers of one stream, by rising producer id."""
-        rows = np.flatnonzero(self.columns["stream"] == stream_row)
+        rows = self.of_streams([stream_row])
         return rows[np.argsort(self.columns["producer"][rows], kind="stable")]
+
+    def of_streams(self, stream_rows: Sequence[int]) -> Int64s:
+        """Rows of the producers of these streams, in one pass over all of them."""
+        return np.flatnonzero(np.isin(self.columns["stream"], stream_rows))
 
     def older_than(self, cutoff_ms: int) -> Int64s:
         """Rows that wrote nothing at or after the cutoff."""

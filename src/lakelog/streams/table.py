@@ -4,11 +4,11 @@ A stream's id is never reused, so a dropped stream's row is simply dead; rows ar
 when most of them are. `head` is the log end (exclusive), `log_start` the first readable offset.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from lakelog.model.ids import TopicId
 from lakelog.streams.columns import Columns, Int64s
@@ -32,8 +32,7 @@ _KINDS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class StreamFacts:
+class StreamFacts(Struct, frozen=True, gc=False):
     """What a reader wants to know of one stream, at one moment."""
 
     stream: int
@@ -120,12 +119,12 @@ class StreamTable:
             return None
         arrays = self.columns.arrays
         return StreamFacts(
-            stream=stream,
-            topic=self.topics[row],
-            partition=int(arrays["partition"][row]),
-            log_start=int(arrays["log_start"][row]),
-            head=int(arrays["head"][row]),
-            live_bytes=int(arrays["live_bytes"][row]),
+            stream,
+            self.topics[row],
+            arrays["partition"].item(row),
+            arrays["log_start"].item(row),
+            arrays["head"].item(row),
+            arrays["live_bytes"].item(row),
         )
 
     def pack(self) -> npt.NDArray[np.intp]:

@@ -1,7 +1,7 @@
 """WAL ids and object keys: time-ordered, and each derivable from the other.
 
 An id has the layout of a UUID of version 7: 48 bits of milliseconds, then chance. Its order is the
-order of time, which is what a Horizon judges by (design.md §4). The date in an object's key comes
+order of time, which is what a Horizon judges by (RFC 0001). The date in an object's key comes
 from the id alone, so that a key can be made from an id by anybody, at any time.
 """
 

@@ -1,4 +1,4 @@
-"""The bytes of a WAL object, version 1 (seed 001 §5.2.2): encode asserts, decode verifies.
+"""The bytes of a WAL object, version 1 (docs/formats.md): encode asserts, decode verifies.
 
 All integers are big-endian:
 

@@ -31,6 +31,11 @@ def too_short(what: str) -> ProtocolError:
     return ProtocolError(f"{what}: the message ends too soon")
 
 
+def too_many(what: str) -> ProtocolError:
+    """The failure of a request that is all array elements."""
+    return ProtocolError(f"{what}: the request has more elements than any client sends")
+
+
 def bad_length(what: str, length: int) -> ProtocolError:
     """The failure of a null or negative length where there may be none."""
     return ProtocolError(f"{what}: null is not allowed, and no length is {length}")
@@ -92,6 +97,7 @@ RUNTIME: dict[str, object] = {
     "read_varint": read_varint,
     "skip_tags": skip_tags,
     "tagged": tagged,
+    "too_many": too_many,
     "too_short": too_short,
     "unpack_from": struct.unpack_from,
     "write_varint": write_varint,

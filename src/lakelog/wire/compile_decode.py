@@ -5,6 +5,9 @@ and the position behind it. It checks every length against the bytes that remain
 anything of that length: an array needs at least (count x least element size) bytes. Reads of fixed
 width need no check of their own: beyond the end they raise `IndexError` or `struct.error`, which
 `codec.decode` turns into `ProtocolError`.
+
+Objects cost many times their bytes, so a request may hold `ELEMENTS_MAX` array elements in all, far
+more than any client sends: what a hostile one can make of its bytes stays below 32 MiB.
 """
 
 from collections.abc import Iterator
@@ -24,6 +27,9 @@ from lakelog.wire.layout import (
 from lakelog.wire.source import SourceWriter
 
 HEAD = "def decode(data, position, end):"
+ELEMENTS_MAX = 131_072
+"""Elements of all arrays of one request together, but for those of plain numbers."""
+
 SIZES = FIXED_SIZES | {"B": 1, "16s": UUID_SIZE}
 
 
@@ -33,11 +39,14 @@ class DecoderSource:
     def __init__(self, layout: MessageLayout) -> None:
         self.layout = layout
         self.out = SourceWriter()
+        # An answer comes from a broker that its reader chose; a request comes from anybody.
+        self._counted = layout.root.__name__.endswith("Request")
         # Fixed-width reads wait here, so that neighbours share one call.
         self._waiting: list[tuple[str, str]] = []
 
     def build(self) -> tuple[str, dict[str, object]]:
         """The source, and the names it refers to."""
+        self.out.line("elements = 0")
         root = self._struct(self.layout.root)
         self.out.line(f"return {root}, position")
         return self.out.function(HEAD), self.out.namespace
@@ -150,6 +159,9 @@ class DecoderSource:
 
     def _elements(self, field: FieldLayout, count: str, result: str, what: str) -> None:
         items = self.out.name("items")
+        if self._counted:
+            self.out.line(f"elements += {count}")
+            self.out.line(f"if elements > {ELEMENTS_MAX}: raise too_many({what!r})")
         self.out.line(f"{items} = []")
         with self.out.block(f"for _ in range({count}):"):
             element = self._field(replace(field, array=False, nullable=False), what)

@@ -1,1 +1,0 @@
-"""Options of a broker: TOML and environment in, frozen values out."""

@@ -1,0 +1,87 @@
+"""README, CONTRIBUTING, CHANGELOG and docs: their size, their links, their words and paths."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from tests.docs.pages import DOCS, ROOT, pages
+
+PACKAGE = ROOT / "src" / "lakelog"
+PAGE_LINES_MAX = 400
+LINE_MAX = 100
+PAGES = ("design", "glossary", "invariants", "formats", "benchmarks", "compatibility")
+
+
+def relative(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def modules() -> set[str]:
+    """Every module of the package but the generated message classes."""
+    found = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py")}
+    return {name for name in found if "/messages/" not in name and "__init__" not in name}
+
+
+def test_the_documents_are_there() -> None:
+    wanted = [DOCS / f"{name}.md" for name in PAGES] + [DOCS / "rfcs" / "0001-domain-log.md"]
+    wanted += [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE")]
+    assert not [relative(path) for path in wanted if not path.is_file()]
+
+
+@pytest.mark.parametrize("path", pages(), ids=relative)
+def test_a_page_fits_a_sitting_and_its_lines_a_screen(path: Path) -> None:
+    lines = path.read_text().splitlines()
+    assert len(lines) <= PAGE_LINES_MAX
+    # A row of a table cannot be wrapped.
+    assert not [line for line in lines if len(line) > LINE_MAX and not line.startswith("|")]
+    assert lines[0].startswith("# ")
+
+
+@pytest.mark.parametrize("path", pages(), ids=relative)
+def test_links_lead_somewhere(path: Path) -> None:
+    links = re.findall(r"\]\(([^)\s]+)\)", path.read_text())
+    for link in links:
+        target, _, anchor = link.partition("#")
+        page = (path.parent / target).resolve() if target else path
+        assert page.is_file(), link
+        if anchor:
+            headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+            assert anchor in [heading.lower().replace(" ", "-") for heading in headings], link
+
+
+@pytest.mark.parametrize("path", pages(), ids=relative)
+def test_paths_that_a_page_names_exist(path: Path) -> None:
+    named = re.findall(r"`([\w./-]+(?:\.py|\.md|/))`", path.read_text())
+    missing = [name for name in named if not any((base / name).exists() for base in bases(path))]
+    assert not missing
+
+
+def bases(path: Path) -> tuple[Path, ...]:
+    return ROOT, PACKAGE, path.parent
+
+
+def test_the_file_map_has_every_module_and_no_other() -> None:
+    lines = re.findall(r"^- `([\w/]+\.py)` \S", (DOCS / "file-map.md").read_text(), re.MULTILINE)
+    assert sorted(modules() - set(lines)) == [], "add a line for each to docs/file-map.md"
+    assert sorted(set(lines) - modules()) == [], "gone: remove their lines from docs/file-map.md"
+    assert len(lines) == len(set(lines))
+
+
+def test_the_words_of_the_glossary_are_used_in_the_code() -> None:
+    text = " ".join(path.read_text().lower() for path in sorted(PACKAGE.rglob("*.py")))
+    words = re.findall(r"^### (.+)$", (DOCS / "glossary.md").read_text(), re.MULTILINE)
+    assert words == sorted(words, key=str.lower)
+    unused = [word for word in words if not re.search(pattern(word), text)]
+    assert not unused
+
+
+def pattern(word: str) -> str:
+    """A word as code may write it: `log start`, `log_start`, `LogStart`, with its endings."""
+    return r"[\s_-]*".join(map(re.escape, word.lower().split()))
+
+
+def test_the_changelog_knows_this_version() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    headings = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert headings[:2] == ["Unreleased", version]
