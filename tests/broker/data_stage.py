@@ -25,6 +25,7 @@ from lakelog.log.values import (
     Found,
     ProducerFacts,
     ReadStatus,
+    Settle,
     Wanted,
 )
 from lakelog.log.watch import Board, Watch
@@ -76,7 +77,7 @@ class MemoryLog:
         self.stored: dict[int, list[Stored]] = {}
         self.board = Board()
         self.commit_at_once = True
-        self.held: list[tuple[list[int], list[AcceptedBatch], asyncio.Future[Appended]]] = []
+        self.held: list[tuple[list[int], list[AcceptedBatch], Settle]] = []
         self.foreign: list[tuple[int, AcceptedBatch]] = []
         self.stale = False
         self.provable = True
@@ -104,15 +105,26 @@ class MemoryLog:
         self.proofs += 1
         self.catch_up()
 
-    def append(
-        self, streams: Sequence[int], batches: Sequence[AcceptedBatch], *, deadline_s: float
-    ) -> "asyncio.Future[Appended]":
+    def hand_over(
+        self,
+        streams: Sequence[int],
+        batches: Sequence[AcceptedBatch],
+        *,
+        deadline_s: float,
+        settle: Settle,
+    ) -> None:
         assert deadline_s > 0
-        outcome: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
-        self.held.append((list(streams), list(batches), outcome))
+        self.held.append((list(streams), list(batches), settle))
         if self.commit_at_once:
             self.commit_held()
-        return outcome
+
+    def has_room(self, size_bytes: int) -> bool:
+        assert size_bytes > 0
+        return self.no_room is None
+
+    def log_start(self, stream: int) -> int:
+        facts = self.facts(stream)
+        return -1 if facts is None else facts.log_start
 
     async def room(self, size_bytes: int, *, deadline_s: float) -> None:
         assert size_bytes > 0
@@ -180,10 +192,9 @@ class MemoryLog:
     def commit_held(self) -> None:
         """Commit what was appended, in order."""
         held, self.held = self.held, []
-        for streams, batches, outcome in held:
+        for streams, batches, settle in held:
             appended = self._commit(streams, batches)
-            if not outcome.done():
-                outcome.set_result(appended)
+            settle(appended)
 
     def catch_up(self) -> None:
         """Apply what other brokers wrote."""

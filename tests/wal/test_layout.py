@@ -1,5 +1,6 @@
 """The object's bytes are the document's; every flipped bit and every cut is seen."""
 
+import msgspec
 import pytest
 from crc32c import crc32c
 from hypothesis import given, settings
@@ -67,11 +68,18 @@ def test_a_whole_object_is_pinned_to_the_last_byte() -> None:
     assert object_of(chunk_of(5, 1)).hex() == PINNED
 
 
-def test_parts_are_the_batches_themselves() -> None:
-    chunk = chunk_of(5, 1, 2)
-    encoded = encode(ID, DOMAIN, 0, [chunk])
-    assert encoded.parts[2] is chunk.batches[0]
-    assert encoded.parts[4] is chunk.batches[1]
+def test_large_batches_are_not_copied_and_small_ones_share_a_part() -> None:
+    small = chunk_of(5, 1, 2)
+    large = msgspec.structs.replace(
+        small,
+        stream_id=StreamId(6),
+        batches=[bytes(batch) + bytes(9000) for batch in small.batches],
+    )
+    encoded = encode(ID, DOMAIN, 0, [small, large])
+    _, shared, *parts, _ = encoded.parts
+    assert len(shared) == sum(len(batch) + 4 for batch in small.batches)
+    assert parts[1] is large.batches[0]
+    assert parts[3] is large.batches[1]
     assert encoded.size_bytes == sum(len(part) for part in encoded.parts)
 
 

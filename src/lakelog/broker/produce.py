@@ -16,7 +16,6 @@ below a second is a second, because here it bounds the write itself, not the wai
 """
 
 import asyncio
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from lakelog.broker.call import Answer, Call, CloseConnection, Later, NoAnswer
@@ -24,9 +23,9 @@ from lakelog.broker.errors import Attempt, failure_code, verdict_code
 from lakelog.broker.inspection import inspect_slowly, is_slow
 from lakelog.broker.lookup import TopicFinder, check_count
 from lakelog.domain.outcomes import Verdict
-from lakelog.log.values import Appended
+from lakelog.log.values import Appended, Settled
 from lakelog.model.errors import ErrorCode
-from lakelog.model.failures import Failure, OutcomeUnknown
+from lakelog.model.failures import Failure
 from lakelog.records.acceptance import AcceptedBatch, BatchRules, RejectedBatch, inspect
 from lakelog.records.header import is_transactional
 from lakelog.wire.messages.produce import (
@@ -191,21 +190,23 @@ class _Production:
 
     async def append(self) -> Answer | Later:
         """Wait for room, take the place in the log, and promise an answer."""
-        size_bytes = sum(len(batch.data) for batch in self.batches)
+        size_bytes = 0
+        for batch in self.batches:
+            size_bytes += len(batch.data)
         log = self.broker.log
+        outcome: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
+
+        def settle(settled: Settled) -> None:
+            if not outcome.done():  # cancelled when the connection is gone; the append goes on
+                outcome.set_result(settled)
+
         try:
-            await log.room(size_bytes, deadline_s=self.deadline_s)
-            appending = log.append(self.streams, self.batches, deadline_s=self.deadline_s)
+            if not log.has_room(size_bytes):
+                await log.room(size_bytes, deadline_s=self.deadline_s)
+            log.hand_over(self.streams, self.batches, deadline_s=self.deadline_s, settle=settle)
         except Failure as failure:  # before the hand-over: certainly nothing was written
             return self.answer(failure)
         self.broker.metrics.produced_bytes.inc(size_bytes)
-        outcome: asyncio.Future[Appended | Failure] = appending.get_loop().create_future()
-
-        def settle(done: "asyncio.Future[Appended]") -> None:
-            if not outcome.done():  # cancelled when the connection is gone; the append goes on
-                _pass_on(done, outcome)
-
-        appending.add_done_callback(settle)
         return Later(outcome, self.answer)
 
     def answer(self, outcome: Appended | Failure | None) -> Answer:
@@ -229,23 +230,22 @@ class _Production:
         )
 
     def _fill_in(self, appended: Appended) -> None:
-        facts_of = self.broker.log.facts
-        verdicts: Sequence[int] = appended.verdicts
+        log_start_of = self.broker.log.log_start
+        verdicts = appended.verdicts
         for number, (row, at, index) in enumerate(self.places):
             verdict = verdicts[number]
             if verdict > Verdict.DUPLICATE:
                 row[at] = _refusal(index, verdict_code(Verdict(verdict), by_id=self.by_id))
                 continue
-            facts = facts_of(self.streams[number])
             row[at] = PartitionProduceResponse(
                 index,
                 0,
-                int(appended.offsets[number]),
+                appended.offsets[number],
                 # Row 20: a duplicate carries the original's timestamp, also with CreateTime.
-                int(appended.timestamps[number])
+                appended.timestamps[number]
                 if verdict == Verdict.DUPLICATE
                 else self.batches[number].append_time_ms,
-                facts.log_start if facts is not None else -1,
+                log_start_of(self.streams[number]),
             )
 
     def _silence(self) -> NoAnswer:
@@ -268,22 +268,6 @@ class _Production:
             timestamp_after_max_ms=settings.timestamp_after_max_ms,
             compacted=settings.compacted,
         )
-
-
-def _pass_on(
-    done: "asyncio.Future[Appended]", outcome: "asyncio.Future[Appended | Failure]"
-) -> None:
-    """Hand the log's outcome over as a value; anything but a named failure stays an exception."""
-    if done.cancelled():
-        outcome.set_result(OutcomeUnknown("the broker is stopping"))
-        return
-    error = done.exception()
-    if error is None:
-        outcome.set_result(done.result())
-    elif isinstance(error, Failure):
-        outcome.set_result(error)
-    else:
-        outcome.set_exception(error)
 
 
 def _refusal(index: int, code: ErrorCode, message: str | None = None) -> PartitionProduceResponse:

@@ -7,13 +7,13 @@ has waited long enough.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from lakelog.domain.events import Commit
 from lakelog.log.options import LogOptions
+from lakelog.log.values import Settle, Settled
 from lakelog.model.ids import DomainId, StreamId, WalId
 from lakelog.records.acceptance import AcceptedBatch
 from lakelog.wal.layout import Chunk, EncodedObject, encode
@@ -22,14 +22,27 @@ from lakelog.wal.runs import PREFIX
 INT32 = np.int32
 
 
-@dataclass(frozen=True, slots=True)
 class Waiter:
-    """Who waits for the batches [start, end) of an object, and until when."""
+    """Who waits for the batches [start, end) of an object, and until when; told exactly once."""
 
-    start: int
-    end: int
-    deadline_s: float
-    outcome: Any  # a future; the shell knows
+    __slots__ = ("_settle", "deadline_s", "end", "start")
+
+    def __init__(self, start: int, end: int, deadline_s: float, settle: Settle) -> None:
+        self.start = start
+        self.end = end
+        self.deadline_s = deadline_s
+        self._settle: Settle | None = settle
+
+    @property
+    def waits(self) -> bool:
+        """Whether nobody has told it yet."""
+        return self._settle is not None
+
+    def tell(self, outcome: Settled) -> None:
+        """Say how it ended; whatever comes later is no news."""
+        settle, self._settle = self._settle, None
+        if settle is not None:
+            settle(outcome)
 
 
 @dataclass(slots=True)
@@ -49,7 +62,7 @@ class Gathering:
         *,
         now_s: float,
         deadline_s: float,
-        outcome: object,
+        settle: Settle,
     ) -> None:
         """Take in the batches of one request, in their order."""
         if not self.batches:
@@ -57,7 +70,7 @@ class Gathering:
         start = len(self.batches)
         self.streams += streams
         self.batches += batches
-        self.waiters.append(Waiter(start, len(self.batches), deadline_s, outcome))
+        self.waiters.append(Waiter(start, len(self.batches), deadline_s, settle))
         for batch in batches:
             self.size_bytes += len(batch.data)
 

@@ -21,7 +21,7 @@ from lakelog.domain.replica import Replica
 from lakelog.log.buffer import Gathering, Sealed, Waiter, seal
 from lakelog.log.cache import CachedObject, TailCache
 from lakelog.log.options import LogOptions
-from lakelog.log.values import Appended
+from lakelog.log.values import Appended, Settle
 from lakelog.model.failures import Failure, OutcomeUnknown, Unavailable
 from lakelog.model.ids import DomainId
 from lakelog.objects.port import ObjectStore
@@ -93,30 +93,34 @@ class Committer:
         finally:
             await self._tasks.close()
 
-    def append(
-        self, streams: Sequence[int], batches: Sequence[AcceptedBatch], *, deadline_s: float
-    ) -> "asyncio.Future[Appended]":
-        """Take the next places in the log for these batches (B2)."""
-        loop = asyncio.get_running_loop()
-        outcome: asyncio.Future[Appended] = loop.create_future()
-        before = self._open.size_bytes
-        self._open.add(
-            streams,
-            batches,
-            now_s=self._clock.monotonic_s(),
-            deadline_s=deadline_s,
-            outcome=outcome,
-        )
-        self._held_bytes += self._open.size_bytes - before
-        if self._open.is_full(self._options):
+    def hand_over(
+        self,
+        streams: Sequence[int],
+        batches: Sequence[AcceptedBatch],
+        *,
+        deadline_s: float,
+        settle: Settle,
+    ) -> None:
+        """Take the next places in the log for these batches (B2); `settle` hears the outcome."""
+        opened = self._open
+        before = opened.size_bytes
+        now_s = self._clock.monotonic_s()
+        opened.add(streams, batches, now_s=now_s, deadline_s=deadline_s, settle=settle)
+        self._held_bytes += opened.size_bytes - before
+        if opened.is_full(self._options):
             self._close_if_allowed()
         elif self._linger is None:
+            loop = asyncio.get_running_loop()
             self._linger = loop.call_later(self._options.linger_ms / 1000, self._linger_over)
-        return outcome
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Whether so many bytes may be accepted now; an empty buffer takes any request."""
+        held_bytes = self._held_bytes
+        return not held_bytes or held_bytes + size_bytes <= self._options.buffer_bytes_max
 
     async def room(self, size_bytes: int, *, deadline_s: float) -> None:
         """Wait until so many bytes may be accepted; `Unavailable` when the deadline passes."""
-        while self._held_bytes + size_bytes > self._options.buffer_bytes_max and self._held_bytes:
+        while not self.has_room(size_bytes):
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._room.append(turn)
             try:
@@ -219,12 +223,13 @@ class Committer:
         self._submitted.discard(submitted)
         self._metrics.appends.inc()
         error = done.exception() if not done.cancelled() else OutcomeUnknown("stopped")
-        if error is not None:
-            _fail(submitted.waiters, error)
-        else:
+        if error is None:
             outcome = done.result()
             assert isinstance(outcome, Committed), outcome
             _tell(submitted, outcome)
+        else:
+            assert isinstance(error, Failure), error
+            _fail(submitted.waiters, error)
         self._release(submitted.sealed)
 
     def _release(self, sealed: Sealed) -> None:
@@ -240,11 +245,12 @@ class Committer:
             await asyncio.sleep(_SWEEP_S)
             now_s = self._clock.monotonic_s()
             late = OutcomeUnknown("the request's time is over")
-            _fail([w for w in self._open.waiters if w.deadline_s < now_s], late)
+            waiting = [*self._open.waiters]
             for closed in self._closed:
-                _fail([w for w in closed.waiters if w.deadline_s < now_s], late)
+                waiting += closed.waiters
             for submitted in self._submitted:
-                _fail([w for w in submitted.waiters if w.deadline_s < now_s], late)
+                waiting += submitted.waiters
+            _fail([waiter for waiter in waiting if waiter.deadline_s < now_s], late)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -263,19 +269,14 @@ def _tell(submitted: _Submitted, outcome: Committed) -> None:
     verdicts = outcome.verdicts[inverse].tolist()
     offsets = outcome.offsets[inverse].tolist()
     timestamps = outcome.timestamps[inverse].tolist()
-    void = OutcomeUnknown("the commit came after its object's time")
+    if verdicts[0] == Verdict.VOID:  # then all of them are: an id is older than the Horizon
+        _fail(submitted.waiters, OutcomeUnknown("the commit came after its object's time"))
+        return
     for waiter in submitted.waiters:
-        if waiter.outcome.done():
-            continue
-        some = slice(waiter.start, waiter.end)
-        if Verdict.VOID in verdicts[some]:
-            waiter.outcome.set_exception(void)
-        else:
-            waiter.outcome.set_result(Appended(verdicts[some], offsets[some], timestamps[some]))
+        start, end = waiter.start, waiter.end
+        waiter.tell(Appended(verdicts[start:end], offsets[start:end], timestamps[start:end]))
 
 
-def _fail(waiters: Sequence[Waiter], error: BaseException) -> None:
+def _fail(waiters: Sequence[Waiter], error: Failure) -> None:
     for waiter in waiters:
-        if not waiter.outcome.done():
-            waiter.outcome.set_exception(error)
-            waiter.outcome.exception()  # the client may be gone; then nobody asks
+        waiter.tell(error)

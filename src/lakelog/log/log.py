@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,9 +19,17 @@ from lakelog.log.plan import Piece, piece_of
 from lakelog.log.read import Reader
 from lakelog.log.retention import Policies, Retention
 from lakelog.log.search import find_max_timestamp, find_timestamp
-from lakelog.log.values import Appended, Fetched, Found, ProducerFacts, Wanted
+from lakelog.log.values import (
+    Appended,
+    Fetched,
+    Found,
+    ProducerFacts,
+    Settle,
+    Settled,
+    Wanted,
+)
 from lakelog.log.watch import Board, Watch
-from lakelog.model.failures import Unavailable
+from lakelog.model.failures import Failure, Unavailable
 from lakelog.model.ids import TopicId
 from lakelog.objects.port import ObjectStore
 from lakelog.records.acceptance import AcceptedBatch
@@ -102,11 +111,17 @@ class Log:
 
     def domain_of(self, stream: int) -> int:
         """The domain of a stream."""
-        return domain_of(stream, len(self.replicas))
+        return domain_of(stream, len(self.replicas)) if len(self.replicas) > 1 else 0
 
     def facts(self, stream: int) -> StreamFacts | None:
         """What the applied state knows of a stream."""
         return self.replicas[self.domain_of(stream)].state.streams.facts(stream)
+
+    def log_start(self, stream: int) -> int:
+        """Where the stream starts by the applied state, -1 when it is unknown."""
+        streams = self.replicas[self.domain_of(stream)].state.streams
+        row = streams.row_of.get(stream)
+        return -1 if row is None else streams.columns.arrays["log_start"].item(row)
 
     def check_fresh(self, stream: int) -> None:
         """Raise `Unavailable` when the stream's domain cannot be vouched for (rule 17)."""
@@ -121,19 +136,40 @@ class Log:
     def append(
         self, streams: Sequence[int], batches: Sequence[AcceptedBatch], *, deadline_s: float
     ) -> "asyncio.Future[Appended]":
-        """Take places in the log for these batches, in their order, now."""
+        """Take places in the log for these batches, in their order, now.
+
+        The future fails with `OutcomeUnknown`, or with `Unavailable` when nothing was written.
+        """
+        outcome: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
+        self.hand_over(streams, batches, deadline_s=deadline_s, settle=partial(_settle, outcome))
+        return outcome
+
+    def hand_over(
+        self,
+        streams: Sequence[int],
+        batches: Sequence[AcceptedBatch],
+        *,
+        deadline_s: float,
+        settle: Settle,
+    ) -> None:
+        """The same without a future: `settle` is called with the outcome, once."""
         if len(self._committers) == 1:
-            return self._committers[0].append(streams, batches, deadline_s=deadline_s)
-        places: dict[int, list[int]] = {}
-        for place, stream in enumerate(streams):
-            places.setdefault(self.domain_of(stream), []).append(place)
-        parts = []
+            committer = self._committers[0]
+            committer.hand_over(streams, batches, deadline_s=deadline_s, settle=settle)
+            return
+        places = self._by_domain(streams)
+        joined = _Joined(len(streams), len(places), settle)
         for domain, some in places.items():
-            part = self._committers[domain].append(
-                [streams[at] for at in some], [batches[at] for at in some], deadline_s=deadline_s
+            self._committers[domain].hand_over(
+                [streams[at] for at in some],
+                [batches[at] for at in some],
+                deadline_s=deadline_s,
+                settle=partial(joined.add, some),
             )
-            parts.append((some, part))
-        return asyncio.ensure_future(_joined(len(streams), parts))  # noqa: TID251 - the caller holds it
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Whether the buffers take so many more bytes now."""
+        return all(committer.has_room(size_bytes) for committer in self._committers)
 
     async def room(self, size_bytes: int, *, deadline_s: float) -> None:
         """Wait until the buffers take so many more bytes; `Unavailable` past the deadline."""
@@ -269,23 +305,42 @@ async def _together(work: Sequence[Coroutine[Any, Any, None]]) -> None:
         await one
 
 
-async def _joined(
-    count: int, parts: Sequence[tuple[list[int], "asyncio.Future[Appended]"]]
-) -> Appended:
+def _settle(outcome: "asyncio.Future[Appended]", settled: Settled) -> None:
+    if outcome.done():
+        return  # whoever waited has gone; the append went on
+    if isinstance(settled, Failure):
+        outcome.set_exception(settled)
+        outcome.exception()  # nobody may be listening any more; that is not an error
+    else:
+        outcome.set_result(settled)
+
+
+class _Joined:
     """The outcomes of several domains as one; a part that failed is void, the others stand (L2)."""
-    verdicts, offsets, timestamps = [int(Verdict.VOID)] * count, [-1] * count, [-1] * count
-    results = await asyncio.gather(*(part for _, part in parts), return_exceptions=True)
-    failures = [got for got in results if isinstance(got, BaseException)]
-    if len(failures) == len(results):
-        raise failures[0]
-    for (places, _), got in zip(parts, results, strict=True):
-        if isinstance(got, BaseException):
-            continue
-        for number, place in enumerate(places):
-            verdicts[place] = got.verdicts[number]
-            offsets[place] = got.offsets[number]
-            timestamps[place] = got.timestamps[number]
-    return Appended(verdicts, offsets, timestamps)
+
+    __slots__ = ("_appended", "_failure", "_missing", "_settle")
+
+    def __init__(self, batches: int, parts: int, settle: Settle) -> None:
+        nothing = [-1] * batches
+        self._appended = Appended([int(Verdict.VOID)] * batches, nothing, list(nothing))
+        self._failure: Failure | None = None
+        self._missing = parts
+        self._settle = settle
+
+    def add(self, places: Sequence[int], settled: Settled) -> None:
+        """Take in the outcome of one domain; the last one tells."""
+        self._missing -= 1
+        if isinstance(settled, Failure):
+            self._failure = settled
+        else:
+            for number, place in enumerate(places):
+                self._appended.verdicts[place] = settled.verdicts[number]
+                self._appended.offsets[place] = settled.offsets[number]
+                self._appended.timestamps[place] = settled.timestamps[number]
+        if self._missing:
+            return
+        written = any(verdict != Verdict.VOID for verdict in self._appended.verdicts)
+        self._settle(self._appended if written or self._failure is None else self._failure)
 
 
 def _runs(numbers: Sequence[int]) -> list[list[int]]:

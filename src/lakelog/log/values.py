@@ -1,10 +1,12 @@
 """What goes into the log and what comes out of it: one of each a partition, so cheap to make."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import TypeAlias
 
 from msgspec import Struct
+
+from lakelog.model.failures import Failure
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -16,9 +18,16 @@ class Appended(Struct, frozen=True, gc=False):
     timestamp of the original, any other refusal -1.
     """
 
-    verdicts: Sequence[int]
-    offsets: Sequence[int]
-    timestamps: Sequence[int]
+    verdicts: list[int]
+    offsets: list[int]
+    timestamps: list[int]
+
+
+Settled: TypeAlias = "Appended | Failure"
+"""How an append ends: `OutcomeUnknown` where it may have been written, `Unavailable` where not."""
+
+Settle: TypeAlias = Callable[[Settled], None]
+"""Who wants to hear it; called once, from the loop, and must not raise."""
 
 
 class Wanted(Struct, frozen=True, gc=False):

@@ -43,6 +43,10 @@ UINT64_MAX: Final = (1 << 64) - 1
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
+JOINED_BYTES_MAX: Final = 8192
+"""Batches that are smaller on average are copied into one part: that costs less than a checksum
+and a place in `writev` for each."""
+
 
 class Chunk(msgspec.Struct, frozen=True, gc=False):
     """The batches of one stream that go into an object, in the order they were accepted."""
@@ -145,17 +149,22 @@ def _append_chunk(parts: list[Buffer], chunk: Chunk, start: int) -> ChunkPlace:
     assert chunk.batches, f"no batch of stream {chunk.stream_id}"
     assert chunk.min_timestamp_ms <= chunk.max_timestamp_ms, chunk.stream_id
     starts = []
+    pieces: list[Buffer] = []
     position = start
     records = 0
     for batch in chunk.batches:
-        assert len(batch) >= BATCH_HEADER_BYTES, len(batch)
+        size = len(batch)
+        assert size >= BATCH_HEADER_BYTES, size
         starts.append(position)
-        parts.append(PREFIX.pack(len(batch)))
-        parts.append(batch)
+        pieces += (PREFIX.pack(size), batch)
         records += RECORD_COUNT.unpack_from(batch, RECORD_COUNT_OFFSET)[0]
-        position += PREFIX.size + len(batch)
+        position += PREFIX.size + size
     assert records == chunk.record_count, (records, chunk.record_count)
     assert position - start <= UINT32_MAX, position - start
+    if position - start < JOINED_BYTES_MAX * len(starts):
+        parts.append(b"".join(pieces))
+    else:
+        parts += pieces
     return ChunkPlace(chunk.stream_id, start, position, tuple(starts))
 
 
