@@ -16,6 +16,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -c 'from lakelog.records import kernels; kernels.load()'
 	@touch $@
 
 up: $(STAMP)  ## Start the embedded broker on 127.0.0.1:9092 (Ctrl+C stops it)

@@ -6,9 +6,73 @@ Events have stable names and fields (`log.info("flush_failed", extra=fields(...)
 
 import json
 import logging
-from typing import Any
+from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import Any, Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""The bounds of the buckets in which times are counted."""
+
+
+class Count(Collector):
+    """A counter that only the loop touches: a plain number, without the lock of the library's.
+
+    The lock costs half a microsecond, several times a request.
+    """
+
+    def __init__(self, name: str, documentation: str) -> None:
+        self.value = 0
+        self._name = name
+        self._documentation = documentation
+
+    def inc(self, amount: int = 1) -> None:
+        """Count on."""
+        self.value += amount
+
+    def collect(self) -> Iterator[Metric]:
+        """What a scrape sees."""
+        yield CounterMetricFamily(self._name, self._documentation, self.value)
+
+
+class RequestTimes(Collector):
+    """How many requests of each API were answered, and how long that took."""
+
+    def __init__(self) -> None:
+        self._buckets: dict[str, list[int]] = {}
+        self._seconds: dict[str, float] = {}
+
+    def observe(self, api: str, seconds: float) -> None:
+        """One request of this API was answered after so many seconds."""
+        buckets = self._buckets.get(api)
+        if buckets is None:
+            buckets = self._buckets[api] = [0] * (len(SECONDS) + 1)
+            self._seconds[api] = 0.0
+        buckets[bisect_left(SECONDS, seconds)] += 1
+        self._seconds[api] += seconds
+
+    def count(self, api: str) -> int:
+        """How many requests of this API were answered."""
+        return sum(self._buckets.get(api, ()))
+
+    def collect(self) -> Iterator[Metric]:
+        """What a scrape sees."""
+        documentation = "From a request's last byte to its answer"
+        times = HistogramMetricFamily("lakelog_request_seconds", documentation, labels=["api"])
+        counts = CounterMetricFamily("lakelog_requests", "Requests answered", labels=["api"])
+        bounds = [*map(str, SECONDS), "+Inf"]
+        for api, buckets in sorted(self._buckets.items()):
+            totals = list(accumulate(buckets))
+            rows = list(zip(bounds, totals, strict=True))
+            times.add_metric([api], rows, self._seconds[api])
+            counts.add_metric([api], totals[-1])
+        yield counts
+        yield times
 
 
 class Metrics:
@@ -16,21 +80,24 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self.request_times = RequestTimes()
+        self.registry.register(self.request_times)
+        self.produced_bytes = self._count("lakelog_produced_bytes", "Record bytes accepted")
+        self.fetched_bytes = self._count("lakelog_fetched_bytes", "Record bytes served")
+        self.objects_put = self._count("lakelog_objects_put", "WAL objects written")
+        self.objects_got = self._count("lakelog_objects_got", "Reads from the object store")
+        self.appends = self._count("lakelog_appends", "Commits that were applied")
         made: dict[str, Any] = {"registry": self.registry}
-        self.requests = Counter("lakelog_requests", "Requests answered", ["api"], **made)
-        self.request_seconds = Histogram(
-            "lakelog_request_seconds", "From a request's last byte to its answer", ["api"], **made
-        )
-        self.produced_bytes = Counter("lakelog_produced_bytes", "Record bytes accepted", **made)
-        self.fetched_bytes = Counter("lakelog_fetched_bytes", "Record bytes served", **made)
         self.connections = Gauge("lakelog_connections", "Open client connections", **made)
-        self.objects_put = Counter("lakelog_objects_put", "WAL objects written", **made)
-        self.objects_got = Counter("lakelog_objects_got", "Reads from the object store", **made)
-        self.appends = Counter("lakelog_appends", "Records appended to domain logs", **made)
         self.position = Gauge("lakelog_domain_position", "Applied position", ["domain"], **made)
         self.unavailable = Counter(
             "lakelog_unavailable", "Failures of a store, by store", ["store"], **made
         )
+
+    def _count(self, name: str, documentation: str) -> Count:
+        made = Count(name, documentation)
+        self.registry.register(made)
+        return made
 
 
 def event(log: logging.Logger, name: str, /, level: int = logging.INFO, **fields: object) -> None:

@@ -21,12 +21,18 @@ from typing import TYPE_CHECKING, Final
 from lakelog.broker.call import Answer, Call, CloseConnection, Later, NoAnswer
 from lakelog.broker.errors import Attempt, failure_code, verdict_code
 from lakelog.broker.inspection import inspect_slowly, is_slow
+from lakelog.broker.lone_batch import (
+    FIRST_VERSION_BY_ID,
+    batch_rules,
+    deadline_s,
+    hand_over_alone,
+)
 from lakelog.broker.lookup import TopicFinder, check_count
 from lakelog.domain.outcomes import Verdict
 from lakelog.log.values import Appended, Settled
 from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Failure
-from lakelog.records.acceptance import AcceptedBatch, BatchRules, RejectedBatch, inspect
+from lakelog.records.acceptance import AcceptedBatch, RejectedBatch, inspect
 from lakelog.records.header import is_transactional
 from lakelog.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -42,12 +48,7 @@ if TYPE_CHECKING:
     from lakelog.broker.broker import Broker
     from lakelog.topics.topic import Topic
 
-FIRST_VERSION_BY_ID: Final = 13
 ALL_ACKS: Final = (-1, 0, 1)
-TIMEOUT_MS_MIN: Final = 1_000
-TIMEOUT_MS_MAX: Final = 120_000
-"""A client that asks for more is told after two minutes that the outcome is unknown."""
-
 LOOP_HELD_S_MAX: Final = 0.01
 NOTHING: Final = memoryview(b"")
 PENDING: Final = PartitionProduceResponse(-1, ErrorCode.REQUEST_TIMED_OUT, -1)
@@ -56,6 +57,12 @@ PENDING: Final = PartitionProduceResponse(-1, ErrorCode.REQUEST_TIMED_OUT, -1)
 
 async def handle(broker: "Broker", call: Call, request: ProduceRequest) -> Answer | Later:
     """Judge the batches, give them their place in the log, and answer when they are committed."""
+    alone = hand_over_alone(broker, call, request)
+    return alone if alone is not None else await handle_any(broker, call, request)
+
+
+async def handle_any(broker: "Broker", call: Call, request: ProduceRequest) -> Answer | Later:
+    """The general way: any number of topics and partitions, good and bad ones."""
     check_count(topic.partition_data for topic in request.topic_data)
     production = _Production(broker, call, request)
     for topic_data in request.topic_data:
@@ -101,8 +108,7 @@ class _Production:
         self.finder = TopicFinder(broker, Attempt.APPENDING)
         self.transactional = request.transactional_id is not None
         self.by_id = call.version >= FIRST_VERSION_BY_ID
-        timeout_ms = min(max(request.timeout_ms, TIMEOUT_MS_MIN), TIMEOUT_MS_MAX)
-        self.deadline_s = call.arrived_s + timeout_ms / 1000
+        self.deadline_s = deadline_s(call, request)
         self.now_ms = broker.clock.now_ms()
         self.yielded_s = broker.clock.monotonic_s()
         self.rows: list[list[PartitionProduceResponse]] = []
@@ -123,7 +129,8 @@ class _Production:
             for partition in topic_data.partition_data:
                 self._refuse(row, partition, _refusal(partition.index, topic))
             return
-        rules, clock = self._rules(topic), self.broker.clock
+        rules = batch_rules(topic.settings, now_ms=self.now_ms, version=self.call.version)
+        clock = self.broker.clock
         for partition in topic_data.partition_data:
             stream = topic.stream(partition.index)
             if stream is None:
@@ -256,18 +263,6 @@ class _Production:
                     code = ErrorCode(response.error_code).name
                     raise CloseConnection(f"acks=0: partition {response.index}: {code}")
         return NoAnswer()
-
-    def _rules(self, topic: "Topic") -> BatchRules:
-        settings = topic.settings
-        return BatchRules(
-            now_ms=self.now_ms,
-            produce_version=self.call.version,
-            message_bytes_max=settings.message_bytes_max,
-            timestamp_type=settings.timestamp_type,
-            timestamp_before_max_ms=settings.timestamp_before_max_ms,
-            timestamp_after_max_ms=settings.timestamp_after_max_ms,
-            compacted=settings.compacted,
-        )
 
 
 def _refusal(index: int, code: ErrorCode, message: str | None = None) -> PartitionProduceResponse:

@@ -81,6 +81,11 @@ class Gathering:
             or len(self.batches) >= options.object_batches_max
         )
 
+    def linger_left_ms(self, options: LogOptions) -> int:
+        """How much longer the object stays open once its first linger is over."""
+        busy = self.size_bytes >= options.busy_bytes or len(self.batches) >= options.busy_batches
+        return max(0, options.linger_busy_ms - options.linger_ms) if busy else 0
+
 
 @dataclass(frozen=True, slots=True)
 class Sealed:

@@ -130,6 +130,14 @@ class Committer:
                 raise Unavailable("the stores take less than producers send") from None
 
     def _linger_over(self) -> None:
+        left_ms = self._open.linger_left_ms(self._options)
+        if left_ms:
+            loop = asyncio.get_running_loop()
+            self._linger = loop.call_later(left_ms / 1000, self._long_linger_over)
+        else:
+            self._long_linger_over()
+
+    def _long_linger_over(self) -> None:
         self._linger = None
         self._close_if_allowed()
 

@@ -99,9 +99,13 @@ class Log:
         """Wait for a failure that the process must not survive, and raise it."""
         await self._tasks.failed()
 
+    def wake_all(self) -> None:
+        """Let everyone who watches look again: the broker is about to stop."""
+        self._board.notify_all()
+
     async def close(self, *, timeout_s: float) -> None:
         """Commit what was accepted, wake who waits, stop."""
-        self._board.notify_all()
+        self.wake_all()
         try:
             async with asyncio.timeout(timeout_s):
                 await asyncio.gather(*(committer.close() for committer in self._committers))

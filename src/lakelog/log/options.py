@@ -11,6 +11,14 @@ class LogOptions:
     """How long the first batch of a WAL object waits for company. A put to a cloud store costs
     money, so there 100 to 250 is usual; a local directory is cheap."""
 
+    linger_busy_ms: int = 20
+    """… and how long when so much comes that `busy_bytes` or `busy_batches` gathered in
+    `linger_ms`: an object costs about a millisecond of work however full it is."""
+
+    busy_bytes: int = 128 << 10
+
+    busy_batches: int = 32
+
     object_bytes_max: int = 8 << 20
     """A WAL object is closed when it holds this much."""
 
@@ -40,7 +48,7 @@ class LogOptions:
     read_ahead_bytes: int = 2 << 20
     """How much more than asked for a read of the object store brings."""
 
-    reads_max: int = 16
+    reads_max: int = 64
     """Reads of the object store at the same time."""
 
     orphan_ttl_ms: int = 15 * 60 * 1000

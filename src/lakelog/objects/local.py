@@ -1,6 +1,6 @@
 """An object store in a local directory that survives power loss.
 
-Rules: blocking calls run on two small pools, one hop each, so that reads do not wait for syncs;
+Rules: blocking calls run on two small pools, so that reads do not wait for syncs; a put is one hop;
 a put that returned is on the disk, file and names alike; several processes may share a directory.
 """
 
@@ -18,6 +18,7 @@ from lakelog.model.failures import NotFound, Refused, Unavailable
 from lakelog.model.ranges import ByteRange
 from lakelog.objects.confinement import confined, confined_prefix, whole
 from lakelog.objects.local_files import INCOMING, LocalFiles, make_root
+from lakelog.objects.local_reads import ReadTogether
 from lakelog.objects.port import Buffer, ObjectInfo
 
 PUT_THREADS: Final = 4
@@ -42,6 +43,7 @@ class LocalObjectStore:
         self._numbers = itertools.count()
         self._puts = ThreadPoolExecutor(PUT_THREADS, thread_name_prefix="lakelog-objects-put")
         self._gets = ThreadPoolExecutor(GET_THREADS, thread_name_prefix="lakelog-objects-get")
+        self._reads = ReadTogether(self._gets, self._files.read)
         self._closed = False
 
     @classmethod
@@ -76,8 +78,10 @@ class LocalObjectStore:
 
     async def _read(self, key: str, ranges: Sequence[ByteRange] | None) -> list[memoryview]:
         confined(key)
+        if self._closed:
+            raise Unavailable("the object store is closed")
         try:
-            return await self._run(self._gets, lambda: self._files.read(key, ranges))
+            return await self._reads.read(key, ranges)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
             raise NotFound(f"{self._root}/{key}: no such object") from error
         except OSError as error:

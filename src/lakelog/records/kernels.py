@@ -5,6 +5,8 @@ does, on a thread, once traffic has begun. Both sides give the same answers, byt
 differential test holds them to; only speed changes. Loading twice is harmless.
 """
 
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -82,6 +84,19 @@ class Kernels(NamedTuple):
 
 
 _kernels: Kernels | None = None
+
+
+COMPILE_COMMAND: Final = (
+    sys.executable,
+    "-c",
+    "from lakelog.records import kernels; kernels.load()",
+)
+"""What compiles the kernels into their cache on disk, in a process of its own."""
+
+
+def are_cached() -> bool:
+    """Whether somebody compiled them before; if the guess is wrong, `load` takes longer."""
+    return any((Path(__file__).parent / "__pycache__").glob("compiled.*.nbi"))
 
 
 def load() -> Kernels:

@@ -23,7 +23,6 @@ from lakelog.domain.options import DomainOptions
 from lakelog.domain.replica import Identity, Replica
 from lakelog.log.log import Log
 from lakelog.log.options import LogOptions
-from lakelog.log.retention import Policy
 from lakelog.meta import keys
 from lakelog.meta.port import MetadataStore
 from lakelog.model.failures import Failure, NotFound, Unavailable
@@ -39,6 +38,7 @@ from lakelog.server.watched import WatchedObjects
 from lakelog.telemetry import Metrics, event
 from lakelog.topics.cluster import Cluster, open_cluster
 from lakelog.topics.registry import Topics
+from lakelog.topics.retention import policies
 from lakelog.topics.routing import Node as ClusterNode
 from lakelog.topics.settings import TopicDefaults
 from lakelog.wire.apis import ApiKey
@@ -115,9 +115,10 @@ class Node:
         writer = f"broker-{options.broker_id}"
         for domain in range(record.domains):
             identity = Identity(record.cluster_id, domain, writer)
-            self._replicas.append(
-                Replica(identity, world.store, self._objects, world.clock, options.domain)
-            )
+            replica = Replica(identity, world.store, self._objects, world.clock, options.domain)
+            position = self.metrics.position.labels(str(domain))
+            position.set_function(functools.partial(_position, replica))
+            self._replicas.append(replica)
         await asyncio.gather(*(replica.start(found=found) for replica in self._replicas))
         self._log = Log(
             self._replicas,
@@ -150,7 +151,7 @@ class Node:
         broker.log.start()
         await self._listener.serve()
         self.serving = True
-        broker.log.start_retention(functools.partial(_policies, broker.topics))
+        broker.log.start_retention(functools.partial(policies, broker.topics))
         self._tasks.spawn(broker.cluster.run(), name="cluster")
         self._tasks.spawn(broker.topics.run(), name="topics")
         self._tasks.spawn(self._load_kernels(), name="kernels")
@@ -169,6 +170,7 @@ class Node:
         self.draining = True
         if self._broker is not None:
             self._broker.fetch_sessions.draining = True
+            self._broker.log.wake_all()
         await self._listener.drain()
 
     async def close(self) -> None:
@@ -227,7 +229,7 @@ class Node:
         self, key: int, call: Call, body: memoryview
     ) -> Coroutine[Any, Any, Answer | Later]:
         assert self._broker is not None, "clients are accepted when the broker is there"
-        if key == ApiKey.PRODUCE and self._until_kernels_bytes > 0:
+        if self._until_kernels_bytes > 0 and key == ApiKey.PRODUCE:
             self._until_kernels_bytes -= call.request_bytes
             if self._until_kernels_bytes <= 0:
                 self._traffic_began.set()
@@ -254,8 +256,15 @@ class Node:
         )
 
     async def _load_kernels(self) -> None:
-        """Switch to the compiled kernels once it pays, without holding up the loop."""
+        """Switch to the compiled kernels once it pays, without holding up the loop.
+
+        The very first compilation takes some seconds of pure Python, which would slow down every
+        request; it is done by a process of its own, which leaves its result in the cache on disk.
+        """
         await self._traffic_began.wait()
+        if not kernels.are_cached():
+            compiler = await asyncio.create_subprocess_exec(*kernels.COMPILE_COMMAND)
+            await compiler.wait()
         with ThreadPoolExecutor(1, thread_name_prefix="lakelog-kernels") as pool:
             try:
                 await asyncio.get_running_loop().run_in_executor(pool, kernels.load)
@@ -263,11 +272,5 @@ class Node:
                 event(log, "kernels_missing", logging.WARNING, reason=str(reason))
 
 
-async def _policies(topics: Topics) -> dict[int, Policy]:
-    """What each stream keeps; raises when the topics cannot be read."""
-    found = {}
-    for topic in await topics.all():
-        if topic.settings.delete:
-            policy = Policy(topic.settings.retention_ms, topic.settings.retention_bytes)
-            found.update(dict.fromkeys(topic.streams(), policy))
-    return found
+def _position(replica: Replica) -> float:
+    return float(replica.state.position)

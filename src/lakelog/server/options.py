@@ -15,7 +15,7 @@ class ServerOptions:
 
     connections_max: int = 20_000
     backlog: int = 4_096  # connections that wait to be accepted; the system may allow fewer
-    connection_requests_max: int = 64  # received on one connection and not answered yet
+    connection_requests_max: int = 1_024  # received on one connection and not answered yet
     connection_bytes_max: int = 32 * MIB  # of such requests; one larger request alone still passes
     total_bytes_max: int = 512 * MIB  # the same over all connections, half-sent requests included
     unsent_bytes_max: int = 1 * MIB  # answers that a client does not read; then its requests wait

@@ -34,6 +34,7 @@ COALESCED_BYTES_MAX: Final = 4 * 1024
 PARKED_APIS: Final = frozenset({ApiKey.FETCH})
 """Requests that only wait and read: nobody needs their outcome once the client is gone."""
 
+API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
 NO_API: Final = -1
 
 
@@ -203,7 +204,7 @@ def _encoded(header: RequestHeader, answer: Answer) -> list[Buffer]:
     """The answer's bytes; none for a request that gets no answer."""
     if isinstance(answer, NoAnswer):
         return []
-    if header.api_key == ApiKey.API_VERSIONS:
+    if header.api_key == API_VERSIONS:
         known = header.api_version in APIS[header.api_key].versions
         # Row 25: an unknown version is answered in the one that every client can read.
         return encode_response(header, answer, header.api_version if known else 0)

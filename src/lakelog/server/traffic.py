@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
 
-from prometheus_client import Counter, Histogram
+from prometheus_client import Counter
 
 from lakelog.broker.call import Answer, Call, Later
 from lakelog.clock import Clock, Tasks
@@ -50,14 +50,6 @@ class Held(Protocol):
 
 
 @dataclass(slots=True)
-class ApiCounters:
-    """The two counters of one API, bound once: `labels` costs as much as a small request."""
-
-    requests: Counter
-    seconds: Histogram
-
-
-@dataclass(slots=True)
 class Traffic:
     """The state that all sessions of one port share."""
 
@@ -78,7 +70,6 @@ class Traffic:
     draining: bool = False
     empty: asyncio.Event = field(default_factory=asyncio.Event)  # no session is left
     connections_made: int = 0
-    _counters: dict[int, ApiCounters] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.empty.set()
@@ -138,11 +129,4 @@ class Traffic:
 
     def answered(self, api_key: int, seconds: float) -> None:
         """Count a request that was answered, or needed no answer."""
-        counters = self._counters.get(api_key)
-        if counters is None:
-            name = APIS[api_key].name
-            counters = self._counters[api_key] = ApiCounters(
-                self.metrics.requests.labels(name), self.metrics.request_seconds.labels(name)
-            )
-        counters.requests.inc()
-        counters.seconds.observe(seconds)
+        self.metrics.request_times.observe(APIS[api_key].name, seconds)

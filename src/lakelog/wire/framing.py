@@ -13,6 +13,7 @@ Rules of `FrameReader`:
 import struct
 from typing import TypeAlias, TypeVar
 
+import numpy as np
 from msgspec import Struct
 
 from lakelog.wire.apis import (
@@ -111,7 +112,7 @@ class FrameReader:
         self.limits = limits
         self._scratch = memoryview(scratch)
         self._head = b""  # the beginning of a frame, as long as its API key is not complete
-        self._frame: bytearray | None = None
+        self._frame: memoryview | None = None
         self._size = 0  # of the frame under way
         self._filled = 0
         self._believed = SMALL_FRAME_BYTES_MAX
@@ -120,7 +121,7 @@ class FrameReader:
     def get_buffer(self, _hint: int) -> memoryview:
         """Where the next bytes are to be received."""
         if self._frame is not None and self._size > SMALL_FRAME_BYTES_MAX:
-            return memoryview(self._frame)[self._filled :]
+            return self._frame[self._filled :]
         return self._scratch
 
     def updated(self, count: int) -> list[Frame | ProtocolError]:
@@ -179,36 +180,39 @@ class FrameReader:
         self._head = b""
         return stop
 
-    def _start(self, size: int) -> bytearray:
+    def _start(self, size: int) -> memoryview:
         """Make room for a frame, or for as much of it as is believed."""
         self._size = size
         self._filled = 0
-        self._frame = bytearray(min(size, self._believed))
+        self._frame = _room(min(size, self._believed))
         return self._frame
 
     def _continue(
-        self, frame: bytearray, position: int, count: int, found: list[Frame | ProtocolError]
+        self, frame: memoryview, position: int, count: int, found: list[Frame | ProtocolError]
     ) -> int:
         """Copy into the frame under way what the scratch buffer holds of it."""
         stop = min(count, position + len(frame) - self._filled)
         end = self._filled + stop - position
-        # Through a view: a bytearray would first make a copy of what is assigned to its slice.
-        memoryview(frame)[self._filled : end] = self._scratch[position:stop]
+        frame[self._filled : end] = self._scratch[position:stop]
         self._filled = end
         self._settle(frame, found)
         return stop
 
-    def _settle(self, frame: bytearray, found: list[Frame | ProtocolError]) -> None:
+    def _settle(self, frame: memoryview, found: list[Frame | ProtocolError]) -> None:
         """Hand out the frame under way if it is complete, or give it more room if it is full."""
         if self._filled == self._size:
-            found.append(memoryview(frame).toreadonly())
+            found.append(frame.toreadonly())
             self._frame = None
             self._believed = max(self._believed, self._size)
         elif self._filled == len(frame):
-            # A new object, because the loop still holds a view of the old one.
-            larger = bytearray(min(self._size, GROWTH * self._filled))
+            larger = _room(min(self._size, GROWTH * self._filled))
             larger[: self._filled] = frame
             self._frame = larger
+
+
+def _room(size: int) -> memoryview:
+    """Memory that is not zeroed first: a frame is handed out only when all of it was received."""
+    return np.empty(size, dtype=np.uint8).data
 
 
 class RequestHeader(Struct, frozen=True, gc=False):

@@ -1,0 +1,147 @@
+"""The Produce request that most clients send most of the time: one good batch for one partition.
+
+It is handed to the log here, without the bookkeeping that requests of many partitions need; for
+small batches that bookkeeping costs more than everything else. Whatever is not plain (an unknown
+topic, a refused batch, acks=0, no room …) is left to the general way in `produce`, which must give
+the same answers: a test compares the two.
+"""
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from lakelog.broker.call import Answer, Call, Later
+from lakelog.broker.errors import Attempt, failure_code, verdict_code
+from lakelog.broker.inspection import is_slow
+from lakelog.domain.outcomes import Verdict
+from lakelog.log.values import Settled
+from lakelog.model.failures import Failure
+from lakelog.model.ids import TopicId
+from lakelog.records.acceptance import AcceptedBatch, BatchRules, inspect
+from lakelog.wire.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+
+if TYPE_CHECKING:
+    from lakelog.broker.broker import Broker
+    from lakelog.topics.settings import TopicSettings
+
+FIRST_VERSION_BY_ID: Final = 13
+TIMEOUT_MS_MIN: Final = 1_000
+TIMEOUT_MS_MAX: Final = 120_000
+"""A client that asks for more is told after two minutes that the outcome is unknown."""
+
+# Members of an enum are looked up by name at every use, which takes longer than comparing numbers.
+_DUPLICATE: Final = int(Verdict.DUPLICATE)
+_ACKNOWLEDGED: Final = (-1, 1)
+
+
+def hand_over_alone(broker: "Broker", call: Call, request: ProduceRequest) -> Later | None:
+    """Hand over the only batch of the request, if it is plain; None: nothing was done."""
+    topics = request.topic_data
+    if (
+        len(topics) != 1
+        or request.acks not in _ACKNOWLEDGED
+        or request.transactional_id is not None
+    ):
+        return None
+    topic_data = topics[0]
+    if len(topic_data.partition_data) != 1:
+        return None
+    accepted = _accepted(broker, call, topic_data)
+    if accepted is None:
+        return None
+    stream, batch = accepted
+    outcome: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
+
+    def settle(settled: Settled) -> None:
+        if not outcome.done():  # cancelled when the connection is gone; the append goes on
+            outcome.set_result(settled)
+
+    broker.log.hand_over((stream,), (batch,), deadline_s=deadline_s(call, request), settle=settle)
+    broker.metrics.produced_bytes.inc(len(batch.data))
+    by_id = call.version >= FIRST_VERSION_BY_ID
+    answer = partial(_answer, broker, topic_data, stream, batch, by_id)
+    return Later(outcome, answer)
+
+
+def deadline_s(call: Call, request: ProduceRequest) -> float:
+    """When the outcome is told to be unknown, on the monotonic clock."""
+    timeout_ms = min(max(request.timeout_ms, TIMEOUT_MS_MIN), TIMEOUT_MS_MAX)
+    return call.arrived_s + timeout_ms / 1000
+
+
+def batch_rules(settings: "TopicSettings", *, now_ms: int, version: int) -> BatchRules:
+    """What the topic and the request ask of a batch."""
+    return BatchRules(
+        now_ms=now_ms,
+        produce_version=version,
+        message_bytes_max=settings.message_bytes_max,
+        timestamp_type=settings.timestamp_type,
+        timestamp_before_max_ms=settings.timestamp_before_max_ms,
+        timestamp_after_max_ms=settings.timestamp_after_max_ms,
+        compacted=settings.compacted,
+    )
+
+
+def _accepted(
+    broker: "Broker", call: Call, topic_data: TopicProduceData
+) -> tuple[int, AcceptedBatch] | None:
+    """The stream and the batch, if both are known to be good and the log has room."""
+    if call.version >= FIRST_VERSION_BY_ID:
+        topic = broker.topics.cached_id(TopicId(topic_data.topic_id))
+    else:
+        topic = broker.topics.cached(topic_data.name)
+    partition = topic_data.partition_data[0]
+    data = partition.records
+    if topic is None or data is None or is_slow(data):
+        return None
+    stream = topic.stream(partition.index)
+    if stream is None:
+        return None
+    rules = batch_rules(topic.settings, now_ms=broker.clock.now_ms(), version=call.version)
+    batch = inspect(data, rules)
+    if not isinstance(batch, AcceptedBatch) or batch.transactional:
+        return None
+    if batch.producer_id >= 0 and not broker.options.idempotence:
+        return None
+    return (stream, batch) if broker.log.has_room(len(batch.data)) else None
+
+
+def _answer(
+    broker: "Broker",
+    topic: TopicProduceData,
+    stream: int,
+    batch: AcceptedBatch,
+    by_id: bool,
+    settled: Settled,
+) -> Answer:
+    index = topic.partition_data[0].index
+    if isinstance(settled, Failure):
+        code = failure_code(settled, Attempt.APPENDING)
+        row = PartitionProduceResponse(index, code, -1, error_message=str(settled) or None)
+    else:
+        verdict = settled.verdicts[0]
+        if verdict > _DUPLICATE:
+            code = verdict_code(Verdict(verdict), by_id=by_id)
+            row = PartitionProduceResponse(index, code, -1)
+        else:
+            # Row 20: a duplicate carries the original's timestamp, also with CreateTime.
+            duplicate = verdict == _DUPLICATE
+            row = PartitionProduceResponse(
+                index,
+                0,
+                settled.offsets[0],
+                settled.timestamps[0] if duplicate else batch.append_time_ms,
+                broker.log.log_start(stream),
+            )
+    answered = (
+        TopicProduceResponse(topic_id=topic.topic_id, partition_responses=(row,))
+        if by_id
+        else TopicProduceResponse(name=topic.name, partition_responses=(row,))
+    )
+    return ProduceResponse(responses=(answered,))
