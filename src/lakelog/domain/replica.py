@@ -87,10 +87,12 @@ class Replica:
 
     async def start(self, *, found: bool) -> None:
         """Load the state, win an incarnation and say Hello; `found` allows to begin a new log."""
+        await self._check_not_back()
         if await self._vault.pointer() is None and (await self._log.read(after=0)).end == 0:
             await self._found(allowed=found)
         self._tasks.spawn(self._writer.run(), name="domain writer")
         await self._be_born()
+        await self._mark()
         self._tasks.spawn(self._tail(), name="domain tail")
         self._tasks.spawn(self._save_checkpoints(), name="domain checkpoints")
 
@@ -185,10 +187,13 @@ class Replica:
             or self._bytes_since >= self._options.checkpoint_bytes
         ):
             self._freeze()
-        self._writer.applied(applied)
+        fenced = self._writer.applied(applied)
         for listener in self.listeners:
             listener(applied)
-        return True
+        if fenced:
+            # F1: whatever we write from here on is ignored; clients must go elsewhere.
+            self._stop(f"another process writes as {self.identity.writer}; stop one of the two")
+        return not fenced
 
     def _freeze(self) -> None:
         """All replicas freeze at the same positions, so that their checkpoints compare (C7)."""
@@ -235,6 +240,26 @@ class Replica:
 
     def _is_stale(self, limit_s: float) -> bool:
         return self._clock.monotonic_s() - self._proved_s > limit_s
+
+    async def _check_not_back(self) -> None:
+        """A5 at start: the object store remembers how far the log once reached.
+
+        The traces are read before the log's end, which can only have grown meanwhile.
+        """
+        reached = await self._vault.highest_trace()
+        end = (await self._log.read(after=0)).end
+        if reached > end:
+            raise Refused(
+                f"the log of domain {self.identity.domain} ends at {end}, but it once reached"
+                f" {reached}: the metadata store went back in time (an old copy?). Restore the"
+                " newest one; going on would give the same offsets to other records"
+            )
+
+    async def _mark(self) -> None:
+        try:
+            await self._vault.mark(self.state.position)
+        except (Unavailable, OutcomeUnknown) as error:
+            event(_log, "milestone_failed", logging.WARNING, reason=repr(error))
 
     async def _be_born(self) -> None:
         """Load, catch up, and serve once our own Hello is applied (rule 8)."""

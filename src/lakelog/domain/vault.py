@@ -91,6 +91,7 @@ class Vault:
 
     async def save(self, frozen: DomainState) -> None:
         """Write a checkpoint of this state and move the pointer to it, unless it moved beyond."""
+        before = self._last
         pointer = await self.pointer()
         newest = pointer.kept[0] if pointer else None
         if newest is not None and newest.position > frozen.position:
@@ -100,14 +101,34 @@ class Vault:
         data = encode_manifest(manifest)
         if newest is not None and newest.position == frozen.position:
             _compare(newest, digest(data))
-            self._last = manifest
+            self._remember(manifest, before)
             return
         for page, content in fresh:
             await self._put_verified(self._page_key(page), content)
         mine = Kept(frozen.position, digest(data), frozen.level)
         await self._put_verified(self._manifest_key(mine), data)
         await self._point(mine, frozen.cluster_id)
-        self._last = manifest
+        self._remember(manifest, before)
+
+    def _remember(self, manifest: Manifest, before: Manifest | None) -> None:
+        """What the next checkpoint builds on, unless the state was loaded anew meanwhile: it may
+        then hold changes that are newer than this checkpoint and not marked as such.
+        """
+        if self._last is before:
+            self._last = manifest
+
+    async def mark(self, position: int) -> None:
+        """Leave a trace in the object store that the log reached this position."""
+        await self._objects.put(f"{self._root}/{position:020d}.milestone", [b"reached"])
+
+    async def highest_trace(self) -> int:
+        """The greatest position that a checkpoint or a milestone was written at, 0 for none."""
+        positions = [0]
+        async for info in self._objects.list(f"{self._root}/"):
+            name = info.key.removeprefix(f"{self._root}/")
+            if name.endswith((".manifest", ".milestone")) and name[:20].isdigit():
+                positions.append(int(name[:20]))
+        return max(positions)
 
     async def tidy(self, *, now_ms: int) -> None:
         """Archive and trim what every kept checkpoint holds, and delete what none names."""

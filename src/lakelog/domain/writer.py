@@ -89,21 +89,27 @@ class Writer:
         self._work.set()
         return outcome
 
-    def applied(self, applied: Applied) -> None:
-        """Hear of a record that was applied: if it is ours, its waiters learn the outcomes."""
+    def applied(self, applied: Applied) -> bool:
+        """Hear of a record that was applied: if it is ours, its waiters learn the outcomes.
+
+        Returns whether it shows that another process has taken this writer's name over.
+        """
         record = applied.record
         if record.writer != self._name or record.stamp.incarnation != self._incarnation:
-            return
+            return False
         waiters = self._pending.pop(record.stamp.number, None)
         if waiters is None:
-            return  # a repeat of a record whose first copy was seen
+            return False  # a repeat of a record whose first copy was seen
+        fenced = False
         for waiter, outcome in zip(waiters, applied.outcomes, strict=True):
+            fenced = fenced or isinstance(outcome, Ignored)
             if waiter.done():
                 continue
             if isinstance(outcome, Ignored):
                 waiter.set_exception(OutcomeUnknown("a newer incarnation has taken over"))
             else:
                 waiter.set_result(outcome)
+        return fenced
 
     def end(self, reason: str) -> None:
         """Stop appending: what has an unknown outcome keeps it, what waits was never written."""
