@@ -293,3 +293,43 @@ def test_a_metadata_store_that_went_back_is_refused_at_start_and_nothing_is_writ
         assert (await copy.log.read(after=0)).end == 1
 
     run(scenario)
+
+
+class BlindLog(GatedLog):
+    """A log whose first reply is lost, and that cannot be read for a while after the second."""
+
+    def __init__(self, inner: MetadataLog) -> None:
+        gate = asyncio.Event()
+        gate.set()
+        super().__init__(inner, gate)
+        self._appends = 0
+        self._blind_reads = 0
+
+    async def append(self, record: bytes) -> int:
+        position = await super().append(record)
+        self._appends += 1
+        if self._appends == 1:
+            raise OutcomeUnknown("the reply is lost")
+        self._blind_reads = 3
+        return position
+
+    async def read(self, *, after: int) -> LogPage:
+        if self._appends == 1 or self._blind_reads:
+            self._blind_reads -= 1
+            raise Unavailable("no answer")
+        return await super().read(after=after)
+
+
+def test_a_broker_whose_hello_was_written_unseen_looks_until_it_sees_it() -> None:
+    """Simulation seed 1028: nobody follows the log yet while a replica is being born."""
+
+    async def scenario(world: World) -> None:
+        await (await world.born("broker-2")).close()
+        replica = world.replica("broker-1")
+        replica._log = BlindLog(replica._log)
+        replica._writer._log = replica._log
+        await replica.start(found=False)
+        replica.check_fresh()
+        await replica.close()
+
+    run(scenario)

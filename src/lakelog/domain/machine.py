@@ -113,7 +113,8 @@ def _upgrade(state: DomainState, _: Record, event: Upgrade) -> Done:
 
 
 def _drop(state: DomainState, _: Record, event: Drop) -> Done:
-    known = [stream for stream in event.streams.tolist() if stream in state.streams.row_of]
+    named = dict.fromkeys(event.streams.tolist())  # each once, whatever the record says
+    known = [stream for stream in named if stream in state.streams.row_of]
     rows = [state.streams.row_of[stream] for stream in known]
     state.producers.forget(state.producers.of_streams(rows).tolist(), expired=False)
     for stream, row in zip(known, rows, strict=True):

@@ -20,7 +20,7 @@ from lakelog.domain.options import DomainOptions
 from lakelog.domain.outcomes import Applied, Outcome
 from lakelog.domain.state import LEVEL_MAX, DomainState
 from lakelog.domain.vault import Diverged, Vault
-from lakelog.domain.writer import Writer
+from lakelog.domain.writer import Hole, Writer
 from lakelog.meta import keys
 from lakelog.meta.port import LogPage, MetadataStore
 from lakelog.model.failures import (
@@ -47,10 +47,6 @@ class Identity:
     cluster_id: str
     domain: int
     writer: str
-
-
-class Hole(Unavailable):
-    """Records between ours and the log's next one were trimmed: reload (A1)."""
 
 
 class Replica:

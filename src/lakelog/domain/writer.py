@@ -32,6 +32,10 @@ EVENT_BYTES_MAX: Final = RECORD_BYTES_MAX - OVERHEAD_BYTES_MAX - EVENT_OVERHEAD_
 """The greatest event that fits into a record (rule 25)."""
 
 
+class Hole(Unavailable):
+    """Records between those applied and the log's next one were trimmed: reload (A1)."""
+
+
 class Follower(Protocol):
     """What the writer needs of its replica."""
 
@@ -39,7 +43,7 @@ class Follower(Protocol):
         """Take in an own record at a position the store gave; False: read the log instead."""
 
     async def catch_up(self) -> None:
-        """Read the log to its end and apply what is new."""
+        """Read the log to its end and apply what is new; raises `Hole` or `Unavailable`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,14 +164,21 @@ class Writer:
                 continue
             learn = self._follower.learn
             if not learn(position, record, size_bytes=len(data), began_s=began_s):
-                await self._look()
-            # The record is in the log: if the look failed, the tail will see it. Appending it
-            # again would be harmless but pointless.
+                await self._see(number)
             return
+
+    async def _see(self, number: int) -> None:
+        """The record is in the log: look until it was seen. Nobody else may be looking."""
+        while number in self._pending:
+            await self._look()
+            if number in self._pending:
+                await asyncio.sleep(self._options.retry_s)
 
     async def _look(self) -> None:
         try:
             await self._follower.catch_up()
+        except Hole:
+            self.end("the log was trimmed beyond what was applied")  # the replica loads again
         except Unavailable:
             return
 
