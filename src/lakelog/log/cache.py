@@ -8,8 +8,9 @@ further back need goes through the run cache, so that they never push out the ta
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
+
+from msgspec import Struct
 
 from lakelog.model.ids import WalId
 from lakelog.streams.objects import ObjectName
@@ -19,8 +20,7 @@ HEADER_BYTES: Final = 61
 _LAST_DELTA: Final = slice(23, 27)
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True, gc=False):
     """Neighbouring batches of a stream, and how many offsets each takes."""
 
     batches: Sequence[memoryview]

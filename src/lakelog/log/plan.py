@@ -6,8 +6,9 @@ batch is returned even when it is larger than every limit (row 3), so that no re
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from lakelog.domain.state import DomainState
 from lakelog.log.cache import Run
@@ -27,8 +28,7 @@ GAP_BYTES_MAX: Final = 64 << 10
 """Ranges of an object with less than this between them are read as one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(Struct, frozen=True, gc=False):
     """An index entry with its object by name: row numbers do not outlive the next record."""
 
     start: int
@@ -40,8 +40,7 @@ class Piece:
     max_timestamp_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class StreamPlan:
+class StreamPlan(Struct, frozen=True, gc=False):
     """What to read of one stream: the piece that holds its offset and those after it."""
 
     wanted: Wanted
@@ -77,15 +76,16 @@ def plan_stream(state: DomainState, wanted: Wanted, *, ahead_bytes: int = 0) -> 
 
 def piece_of(state: DomainState, entry_row: int) -> Piece:
     """The entry of that row as a value that stays true."""
-    entry = state.index.entry(entry_row)
+    columns = state.index.columns.arrays
+    object_row = columns["object"].item(entry_row)
     return Piece(
-        start=entry.start,
-        end=entry.end,
-        byte_start=entry.byte_start,
-        byte_length=entry.byte_length,
-        name=state.objects.name(entry.object_row),
-        object_bytes=state.objects.size_bytes(entry.object_row),
-        max_timestamp_ms=entry.max_timestamp_ms,
+        columns["start"].item(entry_row),
+        columns["end"].item(entry_row),
+        columns["byte_start"].item(entry_row),
+        columns["byte_length"].item(entry_row),
+        state.objects.name(object_row),
+        state.objects.size_bytes(object_row),
+        columns["max_timestamp"].item(entry_row),
     )
 
 

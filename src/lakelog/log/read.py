@@ -59,13 +59,17 @@ class Reader:
         self, wanted: Sequence[Wanted], *, bytes_max: int, at_least_one: bool = True
     ) -> list[Fetched]:
         """What the streams hold from the offsets on, within one budget (row 3)."""
-        await self._prefetch(wanted, bytes_max=bytes_max)
+        plans = [plan_stream(self._replica.state, one) for one in wanted]
+        missing = self._missing(plans, bytes_max=bytes_max)
+        if missing:
+            await asyncio.gather(*self._loads(missing), return_exceptions=True)
+            plans = [plan_stream(self._replica.state, one) for one in wanted]
         fetched = []
         left = bytes_max
         must = at_least_one
-        for one in wanted:
-            limited = Wanted(one.stream, one.offset, max(0, min(one.bytes_max, left)))
-            got = await self._read_stream(limited, at_least_one=must)
+        for plan in plans:
+            limit = max(0, min(plan.wanted.bytes_max, left))
+            got = await self._read_stream(plan, bytes_max=limit, at_least_one=must)
             must = must and not got.size_bytes
             left -= got.size_bytes
             fetched.append(got)
@@ -81,18 +85,18 @@ class Reader:
             raise Unavailable("a read was pushed out of memory; raise log.read_cache_bytes")
         return cached
 
-    async def _prefetch(self, wanted: Sequence[Wanted], *, bytes_max: int) -> None:
-        """Bring what the whole request needs at once, so that streams share an object's read."""
+    def _missing(self, plans: Sequence[StreamPlan], *, bytes_max: int) -> list[Piece]:
+        """What the request needs from the store, all at once, so that streams share a read."""
         missing: list[Piece] = []
-        for one in wanted:
-            plan = plan_stream(self._replica.state, one)
+        for plan in plans:
+            if not plan.pieces:
+                continue
+            if self._cached(plan.pieces[0]) is None:
+                missing += self._ahead(plan.wanted)
             bytes_max -= sum(piece.byte_length for piece in plan.pieces)
-            if plan.pieces and self._cached(plan.pieces[0]) is None:
-                missing += self._ahead(one)
             if bytes_max <= 0:
                 break
-        if missing:
-            await asyncio.gather(*self._loads(missing), return_exceptions=True)
+        return missing
 
     def _ahead(self, wanted: Wanted) -> list[Piece]:
         """What is wanted and some more: whoever reads the past reads on."""
@@ -100,24 +104,25 @@ class Reader:
         plan = plan_stream(self._replica.state, wanted, ahead_bytes=ahead_bytes)
         return [piece for piece in plan.pieces if self._cached(piece) is None]
 
-    async def _read_stream(self, wanted: Wanted, *, at_least_one: bool) -> Fetched:
-        plan = plan_stream(self._replica.state, wanted)
-        if wanted.bytes_max <= 0 and not at_least_one:
+    async def _read_stream(
+        self, plan: StreamPlan, *, bytes_max: int, at_least_one: bool
+    ) -> Fetched:
+        if not plan.pieces or (bytes_max <= 0 and not at_least_one):
             return Fetched(plan.status, (), 0, plan.log_start, plan.head)
         try:
-            return await self._serve(plan, at_least_one=at_least_one)
+            return await self._serve(plan, bytes_max=bytes_max, at_least_one=at_least_one)
         except (NotFound, Corrupt) as error:
             event(_log, "read_again", logging.WARNING, reason=repr(error))
         await self._replica.prove(arrived_s=self._clock.monotonic_s())
         try:
-            again = plan_stream(self._replica.state, wanted)
-            return await self._serve(again, at_least_one=at_least_one)
+            again = plan_stream(self._replica.state, plan.wanted)
+            return await self._serve(again, bytes_max=bytes_max, at_least_one=at_least_one)
         except (NotFound, Corrupt) as error:
             event(_log, "object_damaged", logging.ERROR, reason=repr(error))
             return Fetched(ReadStatus.DAMAGED, (), 0, -1, -1)
 
-    async def _serve(self, plan: StreamPlan, *, at_least_one: bool) -> Fetched:
-        cut = Cut(plan.wanted.offset, bytes_max=plan.wanted.bytes_max, at_least_one=at_least_one)
+    async def _serve(self, plan: StreamPlan, *, bytes_max: int, at_least_one: bool) -> Fetched:
+        cut = Cut(plan.wanted.offset, bytes_max=bytes_max, at_least_one=at_least_one)
         for piece in plan.pieces:
             run = self._cached(piece)
             if run is None:

@@ -5,13 +5,13 @@ the tables are packed, and until then `index.referenced` leaves it out.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from hashlib import blake2b
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from lakelog.model.ids import WalId
 from lakelog.streams.columns import Columns, Int64s
@@ -33,16 +33,14 @@ class FileKind(IntEnum):
     PARQUET = 2
 
 
-@dataclass(frozen=True, slots=True)
-class WalName:
+class WalName(Struct, frozen=True, gc=False):
     """A WAL object: its id and the zone of the broker that wrote it."""
 
     wal_id: WalId
     zone: str
 
 
-@dataclass(frozen=True, slots=True)
-class FileName:
+class FileName(Struct, frozen=True, gc=False):
     """A segment or data file, by its key in the object store."""
 
     kind: FileKind
@@ -103,16 +101,16 @@ class ObjectTable:
     def name(self, row: int) -> ObjectName:
         """The object of that row."""
         arrays = self.columns.arrays
-        kind = FileKind(int(arrays["kind"][row]))
-        if kind is not FileKind.WAL:
-            return FileName(kind, self.keys[row])
-        high, low = int(arrays["high"][row]), int(arrays["low"][row])
+        kind = arrays["kind"].item(row)
+        if kind:  # not FileKind.WAL, which is 0
+            return FileName(FileKind(kind), self.keys[row])
+        high, low = arrays["high"].item(row), arrays["low"].item(row)
         wal_id = WalId(high.to_bytes(8, "big") + low.to_bytes(8, "big"))
-        return WalName(wal_id, self.zones[int(arrays["zone"][row])])
+        return WalName(wal_id, self.zones[arrays["zone"].item(row)])
 
     def size_bytes(self, row: int) -> int:
         """How large the object of that row is."""
-        return int(self.columns.arrays["size_bytes"][row])
+        return int(self.columns.arrays["size_bytes"].item(row))
 
     def pack(self, kept: Int64s) -> None:
         """Keep just these rows, in this order."""
