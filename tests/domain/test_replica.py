@@ -16,7 +16,7 @@ from lakelog.domain.vault import Vault
 from lakelog.meta import keys
 from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.meta.port import LogPage, MetadataLog
-from lakelog.model.failures import OutcomeUnknown, Refused, Unavailable, WentBack
+from lakelog.model.failures import Fenced, OutcomeUnknown, Refused, Unavailable, WentBack
 from lakelog.model.ids import TopicId
 from lakelog.objects.memory import MemoryObjectStore
 
@@ -81,7 +81,10 @@ def test_a_new_incarnation_fences_the_records_of_the_old_one() -> None:
             old.check_fresh()
         await new.prove(arrived_s=world.clock.monotonic_s())
         assert new.state.streams.facts(7) is None
-        await old.close()
+        with pytest.raises(Fenced):
+            await old.failed()
+        with pytest.raises(Fenced):
+            await old.close()
         await new.close()
 
     run(scenario)

@@ -149,3 +149,14 @@ def test_the_store_has_a_clock_of_its_own() -> None:
         return await bench.far.clock_skew_ms()
 
     assert run(Faults(), act) == pytest.approx(-5_000, abs=100)
+
+
+def test_two_appends_at_a_time_are_noticed() -> None:
+    async def act(bench: Bench) -> list[str]:
+        await bench.log.append(b"one")
+        await bench.log.append(b"two")
+        assert bench.journal.overlaps == []
+        await asyncio.gather(bench.log.append(b"three"), bench.log.append(b"four"))
+        return bench.journal.overlaps
+
+    assert len(run(Faults(), act)) == 1

@@ -205,7 +205,7 @@ def test_reads_that_prove_nothing_may_be_behind() -> None:
     assert check_marks(history(seen=[EMPTY, other_connection])) == []
 
 
-def test_a_plain_producer_may_stand_there_twice() -> None:
+def test_what_a_plain_producer_retried_may_stand_there_twice() -> None:
     twice = {1: ((0, "a"), (1, "b"), (2, "c"), (3, "a"))}
-    plain = [replace(SENT, idempotent=False), LATER]
+    plain = [replace(SENT, once=False), LATER]
     assert check_exactly_once(history(sent=plain, final=twice)) == []

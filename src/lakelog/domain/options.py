@@ -19,6 +19,9 @@ class DomainOptions:
     archive_ms: int = 7 * 24 * 3600 * 1000
     """How long trimmed records stay readable as objects: for audits and repairs."""
 
+    clock_skew_max_ms: int = 60_000
+    """How far our clock may be from the object store's when something is deleted by its age."""
+
     fresh_s: float = 3.0
     """Rule 17: without a proof of currency for so long, reads are refused retriably."""
 

@@ -26,6 +26,7 @@ from lakelog.meta.port import LogPage, MetadataStore
 from lakelog.model.failures import (
     Conflict,
     Corrupt,
+    Fenced,
     NotFound,
     OutcomeUnknown,
     Refused,
@@ -65,6 +66,8 @@ class Replica:
         self.stopped: str | None = None
         self.listeners: list[Callable[[Applied], None]] = []
         self.on_reload: list[Callable[[], None]] = []
+        self.holds_name: Callable[[], bool] = lambda: True
+        """Whether this process may still write under its name; asked before it is born again."""
         self._store = store
         self._clock = clock
         self._options = options
@@ -187,9 +190,14 @@ class Replica:
         for listener in self.listeners:
             listener(applied)
         if fenced:
-            # F1: whatever we write from here on is ignored; clients must go elsewhere.
-            self._stop(f"another process writes as {self.identity.writer}; stop one of the two")
+            self._end_process()
         return not fenced
+
+    def _end_process(self) -> None:
+        """F1: whatever we write from here on is ignored; clients and supervisor must know."""
+        reason = f"another process writes as {self.identity.writer}"
+        self._stop(reason)
+        self._tasks.spawn(_raise(Fenced(reason)), name="fenced")
 
     def _freeze(self) -> None:
         """All replicas freeze at the same positions, so that their checkpoints compare (C7)."""
@@ -225,6 +233,10 @@ class Replica:
                 before = self.state.position
                 await self._log.wait(after=before, timeout_s=self._options.idle_read_s)
             except Hole:
+                if not self.holds_name():
+                    # F2: who lost its session while it stood still must not fence its successor.
+                    self._end_process()
+                    return
                 event(_log, "reload", logging.WARNING, position=self.state.position)
                 self._serving = False
                 self._writer.end("the broker fell behind and is loading its state again")
@@ -325,3 +337,7 @@ class Replica:
                 self._stop(str(error))
             except (Unavailable, OutcomeUnknown, NotFound, Corrupt) as error:
                 event(_log, "checkpoint_failed", logging.WARNING, reason=repr(error))
+
+
+async def _raise(error: Exception) -> None:
+    raise error

@@ -141,7 +141,9 @@ class Vault:
         for kept in pointer.kept:
             manifest = decode_manifest(await self._objects.get(self._manifest_key(kept)))
             named |= {self._page_key(page) for page in manifest.pages}
-        await self._delete_unnamed(named, now_ms=now_ms)
+        # Rule 20: what is deleted by age is deleted only by a clock that agrees with the store's.
+        if abs(await self._objects.clock_skew_ms()) <= self._options.clock_skew_max_ms:
+            await self._delete_unnamed(named, now_ms=now_ms)
 
     async def _load(self, kept: Kept) -> DomainState:
         data = await self._objects.get(self._manifest_key(kept))

@@ -70,7 +70,7 @@ class Committer:
         self._metrics = metrics
         self._open = Gathering()
         self._closed: deque[_Closed] = deque()
-        self._submitted: set[_Submitted] = set()
+        self._submitted: dict[_Submitted, None] = {}  # for its order
         self._linger: asyncio.TimerHandle | None = None
         self._puts = 0
         self._held_bytes = 0
@@ -81,6 +81,10 @@ class Committer:
     def start(self) -> None:
         """Begin to watch the deadlines of those who wait."""
         self._tasks.spawn(self._expire_waiters(), name="commit deadlines")
+
+    async def failed(self) -> None:
+        """Wait for a failure that the process must not survive, and raise it."""
+        await self._tasks.failed()
 
     async def close(self) -> None:
         """Write and commit what was accepted, bounded by the caller's deadline, then stop."""
@@ -221,14 +225,14 @@ class Committer:
                     closed.failure = error
                 else:
                     submitted = _Submitted(closed.sealed, closed.waiters)
-                    self._submitted.add(submitted)
+                    self._submitted[submitted] = None
                     outcome.add_done_callback(partial(self._answer, submitted))
             if closed.failure is not None:
                 _fail(closed.waiters, closed.failure)
                 self._release(closed.sealed)
 
     def _answer(self, submitted: "_Submitted", done: "asyncio.Future[Outcome]") -> None:
-        self._submitted.discard(submitted)
+        self._submitted.pop(submitted, None)
         self._metrics.appends.inc()
         error = done.exception() if not done.cancelled() else OutcomeUnknown("stopped")
         if error is None:

@@ -85,6 +85,7 @@ class Log:
         """Begin to commit, and to sweep garbage."""
         for committer in self._committers:
             committer.start()
+            self._tasks.spawn(committer.failed(), name="watch commits")
         for replica in self.replicas:
             sweeper = Sweeper(replica, self._objects, self._clock, self._options)
             self._tasks.spawn(sweeper.run(), name="sweep garbage")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class LogOptions:
     """How batches are gathered, written, cached and cleaned up."""
 
-    linger_ms: int = 5
+    linger_ms: int = 3
     """How long the first batch of a WAL object waits for company. A put to a cloud store costs
     money, so there 100 to 250 is usual; a local directory is cheap."""
 
@@ -15,7 +15,7 @@ class LogOptions:
     """… and how long when so much comes that `busy_bytes` or `busy_batches` gathered in
     `linger_ms`: an object costs about a millisecond of work however full it is."""
 
-    busy_bytes: int = 128 << 10
+    busy_bytes: int = 96 << 10
 
     busy_batches: int = 32
 

@@ -51,7 +51,8 @@ class Board:
     __slots__ = ("_watches",)
 
     def __init__(self) -> None:
-        self._watches: dict[int, set[Watch]] = {}
+        # Dictionaries for their order: a set would wake by address.
+        self._watches: dict[int, dict[Watch, None]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._watches)
@@ -59,14 +60,14 @@ class Board:
     def add(self, watch: Watch, streams: Iterable[int]) -> None:
         """Begin to tell this watch of these streams."""
         for stream in streams:
-            self._watches.setdefault(stream, set()).add(watch)
+            self._watches.setdefault(stream, {})[watch] = None
 
     def remove(self, watch: Watch, streams: Iterable[int]) -> None:
         """Tell it no more."""
         for stream in streams:
             watches = self._watches.get(stream)
             if watches is not None:
-                watches.discard(watch)
+                watches.pop(watch, None)
                 if not watches:
                     del self._watches[stream]
 

@@ -34,5 +34,9 @@ class WentBack(Failure):
     """The store lost what it had acknowledged: stop and let a human look (A5)."""
 
 
+class Fenced(Failure):
+    """Another process has taken this one's place: end it, nothing it writes counts any more."""
+
+
 class Refused(Failure):
     """The configuration or the stored data forbids starting; the text says what to do."""

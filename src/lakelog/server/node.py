@@ -148,6 +148,8 @@ class Node:
         """Become known, accept clients, and keep house."""
         await broker.topics.current()
         await broker.cluster.register(self._own_node())
+        for replica in self._replicas:
+            replica.holds_name = self._holds_name
         broker.log.start()
         await self._listener.serve()
         self.serving = True
@@ -211,6 +213,11 @@ class Node:
         now_s = self._world.clock.monotonic_s()
         await broker.log.prove([stream], arrived_s=now_s, deadline_s=now_s + CLOSE_S)
         return describe(stream, broker.log.domain_of(stream), broker.log.pieces(stream))
+
+    def _holds_name(self) -> bool:
+        """Whether our session lives, so that no other broker may have our id."""
+        cluster = self._cluster
+        return cluster is not None and self._world.clock.monotonic_s() < cluster.alive_until_s
 
     def _broker_trouble(self) -> str | None:
         if self.draining:

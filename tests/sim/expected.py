@@ -1,0 +1,28 @@
+"""States that a sweep must reach: a fault that never bites proves nothing."""
+
+MUST_REACH = {
+    "a WAL object was swept",
+    "a batch was ACCEPTED",
+    "a batch was DUPLICATE",
+    "a batch was OUT_OF_SEQUENCE",
+    "a batch was UNKNOWN_STREAM",
+    "a batch was VOID",
+    "a broker was killed",
+    "a broker was replaced while it was stopped",
+    "a broker was stopped and continued",
+    "a client gave up waiting",
+    "a client heard that the outcome is unknown",
+    "a clock jumped",
+    "a consumer was overtaken by a trim",
+    "a living replica reloaded",
+    "a repeat was ignored",
+    "a retry on another broker was a duplicate",
+    "a store was out of reach",
+    "a stream was dropped",
+    "a stream was trimmed",
+    "a zombie was fenced",
+    "an empty answer was proved",
+    "an object was put again after it was deleted",
+    "the log was trimmed",
+    "the pointer moved",
+}
