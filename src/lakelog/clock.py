@@ -113,3 +113,4 @@ class Tasks:
         error = task.exception()
         if error is not None and self._failure is not None and not self._failure.done():
             self._failure.set_exception(error)
+            self._failure.exception()  # it waits for whoever asks; a killed process never does
