@@ -19,6 +19,7 @@ from lakelog.model.failures import (
     Conflict,
     Corrupt,
     Failure,
+    Fenced,
     NotFound,
     OutcomeUnknown,
     Refused,
@@ -90,8 +91,8 @@ def failure_code(failure: Failure, attempt: Attempt) -> ErrorCode:
             return _unknown_outcome_code(attempt)
         case Unavailable() | Conflict():
             return _nothing_written_code(attempt)
-        case Corrupt() | NotFound() | WentBack() | Refused():
-            # The store does not hold what it must: an operator has to look.
+        case Corrupt() | NotFound() | WentBack() | Refused() | Fenced():
+            # The store does not hold what it must, or the process has to end: somebody must look.
             return ErrorCode.KAFKA_STORAGE_ERROR
         case _:
             return ErrorCode.UNKNOWN_SERVER_ERROR
