@@ -11,6 +11,7 @@ Rules:
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections import deque
 from typing import Final, cast
 
@@ -27,7 +28,7 @@ SCARCE_READ_BYTES: Final = 64 * 1024
 """The most that one read may take when the port holds nearly as much as it may."""
 
 
-class Flow(asyncio.BufferedProtocol):
+class Flow(asyncio.BufferedProtocol, ABC):
     """The bytes of one connection; a session makes answers of requests on top of it."""
 
     __slots__ = (
@@ -112,13 +113,13 @@ class Flow(asyncio.BufferedProtocol):
         self.lost()
         self.awaken()
 
+    @abstractmethod
     def began(self) -> None:
         """The connection is there."""
-        raise NotImplementedError
 
+    @abstractmethod
     def lost(self) -> None:
         """The connection is gone."""
-        raise NotImplementedError
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes are to be received; small pieces when room gets scarce."""
