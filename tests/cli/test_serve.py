@@ -22,6 +22,11 @@ from lakelog.meta.sqlite import SqliteMetadataStore
 from lakelog.server.address import Address
 from lakelog.server.client import Client
 from lakelog.topics.cluster import ClusterRecord
+from lakelog.wire.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from lakelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from lakelog.wire.messages.metadata import (
     MetadataRequest,
@@ -212,12 +217,21 @@ def test_data_of_a_newer_format_is_refused_and_left_alone(tmp_path: Path) -> Non
     assert asyncio.run(read()) == [value]
 
 
+async def create_topic(port: int) -> int:
+    """Create a topic, which needs a write to the domain log; returns the error code."""
+    topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+    async with await Client.connect(Address("127.0.0.1", port)) as client:
+        request = CreateTopicsRequest(topics=(topic,), timeout_ms=5_000)
+        return (await client.call(request, CreateTopicsResponse)).topics[0].error_code
+
+
 @pytest.mark.slow
 def test_a_second_broker_with_the_same_id_is_refused_and_another_id_is_welcome(
     tmp_path: Path,
 ) -> None:
-    with serving("--http", "", data=tmp_path):
+    with serving("--http", "", data=tmp_path) as (_, first):
         assert "broker id 1 is in use" in refused("--http", "", data=tmp_path)
+        assert asyncio.run(create_topic(first)) == 0  # the refused one did not fence it
         with serving("--http", "", "--broker-id", "2", data=tmp_path) as (_, port):
 
             async def nodes() -> list[int]:

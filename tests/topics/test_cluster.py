@@ -266,3 +266,19 @@ def test_a_producer_id_is_given_out_once_for_ever() -> None:
         assert await restarted.next_producer_id() not in given
 
     run(scenario)
+
+
+def test_a_broker_that_loads_its_state_has_its_id_and_is_not_seen_yet() -> None:
+    """It must hold the id before it writes under it, and must get no clients before it serves."""
+
+    async def scenario(stage: Stage) -> None:
+        loading, other = await stage.cluster(), await stage.cluster()
+        await loading.claim(node(1))
+        await other.register(node(2, port=9093))
+        assert [one.id for one in other.nodes()] == [2]
+        assert await stage.store.get(keys.broker(1)) is not None
+        await loading.register(node(1))
+        await other.refresh()
+        assert [one.id for one in other.nodes()] == [1, 2]
+
+    run(scenario)

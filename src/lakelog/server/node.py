@@ -112,6 +112,9 @@ class Node:
         if not fresh:
             await probe(self._objects, world.entropy)
         found = fresh or await self._is_untouched()
+        # Before the first record under our name: it would fence whoever has the name by right.
+        self._cluster = Cluster(world.store, world.clock, world.entropy, record)
+        await self._cluster.claim(self._own_node())
         writer = f"broker-{options.broker_id}"
         for domain in range(record.domains):
             identity = Identity(record.cluster_id, domain, writer)
@@ -129,7 +132,6 @@ class Node:
             options=options.log,
             metrics=self.metrics,
         )
-        self._cluster = Cluster(world.store, world.clock, world.entropy, record)
         topics = Topics(world.store, self._log, world.clock, world.entropy, options.topics)
         self._broker = Broker(
             node_id=BrokerId(options.broker_id),

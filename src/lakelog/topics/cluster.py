@@ -58,6 +58,8 @@ class _Registration(msgspec.Struct, frozen=True):
     advertised: bool
     token: str
     """By which its writer knows it again."""
+    serving: bool = True
+    """A broker that loads its state has its id already, and no clients yet."""
 
 
 async def open_cluster(
@@ -111,6 +113,7 @@ class Cluster:
         self._entropy = entropy
         self._own: Node | None = None
         self._session: Session | None = None
+        self._version = 0  # of our key, as we wrote it last
         self._alive_until_s = 0.0
         self._nodes: tuple[Node, ...] = ()
         self._views: dict[str | None, View] = {}
@@ -143,16 +146,25 @@ class Cluster:
                 number = next(self._producers)
             return ProducerId(number)
 
+    async def claim(self, node: Node) -> None:
+        """Make sure that nobody else has this broker's id, before anything is written under it.
+
+        Others do not see the broker until it is registered. Raises `Refused`.
+        """
+        await self._claim(node, serving=False)
+
     async def register(self, node: Node) -> None:
         """Become known as this broker; its port must be ours already. Raises `Refused`."""
-        await self._claim(node)
+        session = self._session
+        if session is None or not await self._put(node, session, self._version):
+            await self._claim(node)
         self._own = node
         self._set_nodes([node])
         await self.refresh()
 
     async def refresh(self) -> None:
         """Read who lives."""
-        found = await self._store.range(keys.BROKERS)
+        found = [one for one in await self._store.range(keys.BROKERS) if _said(one).serving]
         nodes = {node.id: node for node in map(_node, found)}
         if self._own is not None:
             nodes[self._own.id] = self._own
@@ -190,7 +202,7 @@ class Cluster:
                 return
         await self._claim(node)
 
-    async def _claim(self, node: Node) -> None:
+    async def _claim(self, node: Node, *, serving: bool = True) -> None:
         """Take the broker's key in a new session, once its holder is surely gone."""
         self._session = None
         patience_until_s = self._clock.monotonic_s() + SESSION_TTL_S + RENEW_S
@@ -200,7 +212,7 @@ class Cluster:
             if held is None or _is_our_past(held, node):
                 session = await self._store.session(ttl_s=SESSION_TTL_S)
                 version = 0 if held is None else held.version
-                if await self._put(node, session, version):
+                if await self._put(node, session, version, serving=serving):
                     self._session = session
                     self._alive_until_s = began_s + SESSION_TTL_S
                     return
@@ -214,7 +226,9 @@ class Cluster:
                 )
             await asyncio.sleep(CLAIM_POLL_S)
 
-    async def _put(self, node: Node, session: Session, version: int) -> bool:
+    async def _put(
+        self, node: Node, session: Session, version: int, *, serving: bool = True
+    ) -> bool:
         """Whether our key stands; an unknown outcome is settled by reading."""
         value = msgspec.json.encode(
             _Registration(
@@ -224,16 +238,19 @@ class Cluster:
                 machine=node.machine,
                 advertised=node.advertised,
                 token=self._entropy.token(8).hex(),
+                serving=serving,
             )
         )
         key = keys.broker(node.id)
         try:
-            await self._store.put(key, value, expect=version, session=session)
+            self._version = await self._store.put(key, value, expect=version, session=session)
         except Conflict:
             return False
         except OutcomeUnknown:
             found = await self._store.get(key)
-            return found is not None and found.value == value
+            if found is None or found.value != value:
+                return False
+            self._version = found.version
         return True
 
     def _set_nodes(self, nodes: list[Node]) -> None:
@@ -248,11 +265,18 @@ def _is_our_past(held: KeyValue, node: Node) -> bool:
     return bool(node.machine) and other.machine == node.machine and other.port == node.port
 
 
-def _node(found: KeyValue) -> Node:
+def _said(found: KeyValue) -> _Registration:
     try:
-        said = msgspec.json.decode(found.value, type=_Registration)
+        return msgspec.json.decode(found.value, type=_Registration)
+    except msgspec.MsgspecError as reason:
+        raise Corrupt(f"{found.key} cannot be read: {reason}") from reason
+
+
+def _node(found: KeyValue) -> Node:
+    said = _said(found)
+    try:
         broker = BrokerId(int(found.key.removeprefix(keys.BROKERS)))
-    except (msgspec.MsgspecError, ValueError) as reason:
+    except ValueError as reason:
         raise Corrupt(f"{found.key} cannot be read: {reason}") from reason
     return Node(
         id=broker,
