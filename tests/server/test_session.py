@@ -2,6 +2,9 @@
 
 import asyncio
 import functools
+import inspect
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 from tests.server.ports import (
@@ -20,7 +23,9 @@ from tests.server.ports import (
 )
 
 from lakelog.broker.call import Answer, Call, CloseConnection, Later, NoAnswer
+from lakelog.server.listener import Listener
 from lakelog.server.options import ServerOptions
+from lakelog.server.session import Session
 from lakelog.wire.apis import APIS
 from lakelog.wire.framing import decode_response
 from lakelog.wire.messages.api_versions import ApiVersionsResponse
@@ -279,6 +284,35 @@ def test_a_client_that_leaves_ends_a_fetch_whose_answer_was_promised(loop: str) 
             await waiting.wait()
             await talk.close()
             await asyncio.wait_for(ended.wait(), 10)
+
+    run(loop, scenario())
+
+
+@both_loops
+def test_a_promise_that_never_began_leaves_nothing_behind(loop: str) -> None:
+    """The client is gone in the very turn in which its fetch was promised an answer."""
+
+    async def scenario() -> None:
+        promises: list[Coroutine[Any, Any, Answer]] = []
+        ports: list[Listener] = []
+
+        async def parked() -> Answer:
+            raise AssertionError("nobody waits for this any more")
+
+        async def dispatch(_key: int, _call: Call, _body: memoryview) -> Answer | Later:
+            promises.append(parked())
+            for session in ports[0]._traffic.sessions:
+                assert isinstance(session, Session)
+                asyncio.get_running_loop().call_soon(session.lost)
+            return Later(promises[0])
+
+        async with port(dispatch) as (listener, address):
+            ports.append(listener)
+            talk = await Talk.open(address)
+            talk.send(request(1, key=FETCH, version=4))
+            while not promises or inspect.getcoroutinestate(promises[0]) != inspect.CORO_CLOSED:
+                await asyncio.sleep(0.001)
+            await talk.close()
 
     run(loop, scenario())
 

@@ -145,7 +145,10 @@ class Session(Flow):
         place = self.answers.reserve(call.request_bytes)
         work, finish = later.work, later.finish or _same
         if not isinstance(work, asyncio.Future):
-            work = self.traffic.tasks.spawn(_caught(work), name="request")
+            promised = work
+            work = self.traffic.tasks.spawn(_caught(promised), name="request")
+            # A task that is cancelled before its first step never begins what it was given.
+            work.add_done_callback(lambda _: promised.close())
             finish = functools.partial(_uncaught, finish)
             if header.api_key in PARKED_APIS:
                 self._parked.add(work)
