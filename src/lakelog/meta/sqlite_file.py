@@ -199,9 +199,11 @@ def _judge_untouched(path: Path) -> None:
 
 def _judge_format(connection: sqlite3.Connection, path: Path) -> int:
     """The file's format, 0 when it is empty."""
-    application = connection.execute("PRAGMA application_id").fetchone()[0]
-    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    # In one statement: another process may be making the file between two of them.
+    application, version, tables = connection.execute(
+        "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master)"
+        " FROM pragma_application_id, pragma_user_version"
+    ).fetchone()
     if (application, version, tables) == (0, 0, 0):
         return 0
     if application != APPLICATION_ID or version < 1:
@@ -211,7 +213,7 @@ def _judge_format(connection: sqlite3.Connection, path: Path) -> int:
             f"{path}: was written by a newer Lakelog (format {version}, this one knows {FORMAT}); "
             "upgrade, or name another file"
         )
-    return version
+    return int(version)
 
 
 def primary_code(error: sqlite3.Error) -> int:
