@@ -3,7 +3,9 @@
 import asyncio
 import os
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -44,6 +46,19 @@ def test_a_missing_directory_is_refused_and_not_made(tmp_path: Path) -> None:
 
 def test_a_directory_in_place_of_the_file_is_refused(tmp_path: Path) -> None:
     assert "is a directory" in refused(tmp_path)
+
+
+def test_brokers_that_start_at_once_make_the_file_together(tmp_path: Path) -> None:
+    together = Barrier(4)
+
+    def start(path: Path) -> bool:
+        together.wait()
+        return opens(path)
+
+    with ThreadPoolExecutor(4) as pool:
+        for attempt in range(25):
+            path = tmp_path / f"{attempt}.db"
+            assert list(pool.map(start, [path] * 4)) == [True] * 4
 
 
 def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:
