@@ -90,6 +90,32 @@ def test_a_new_incarnation_fences_the_records_of_the_old_one() -> None:
     run(scenario)
 
 
+def test_f2_a_process_that_lost_its_name_while_it_loads_fences_nobody() -> None:
+    async def scenario(world: World) -> None:
+        rightful = await world.born("broker-1")
+        zombie = world.replica("broker-1")
+        asked = []
+
+        def holds_name() -> bool:
+            asked.append(None)
+            return False
+
+        zombie.holds_name = holds_name
+        starting = asyncio.ensure_future(zombie.start(found=False))
+        await until(lambda: len(asked) > 3)
+        assert await rightful.submit(create(7)) == Done()
+        zombie.holds_name = lambda: True  # its session was won back: now it may be the broker
+        await starting
+        with pytest.raises(OutcomeUnknown):
+            await rightful.submit(create(8))
+        assert await zombie.submit(create(9)) == Done()
+        await zombie.close()
+        with pytest.raises(Fenced):
+            await rightful.close()
+
+    run(scenario)
+
+
 def test_a_replica_behind_a_trim_reloads_and_is_reborn() -> None:
     """A1: the mutant that skips the check for holes serves a wrong state here."""
 

@@ -282,3 +282,37 @@ def test_a_broker_that_loads_its_state_has_its_id_and_is_not_seen_yet() -> None:
         assert [one.id for one in other.nodes()] == [1, 2]
 
     run(scenario)
+
+
+def test_a_broker_whose_key_was_taken_while_its_session_lives_takes_it_back() -> None:
+    async def scenario(stage: Stage) -> None:
+        cluster, other = await stage.cluster(), await stage.cluster()
+        await cluster.register(node(1))
+        renewing = asyncio.get_running_loop().create_task(cluster.run())
+        await other.register(node(1))  # as a restart on our own port would
+        await other.leave()
+        assert await stage.store.get(keys.broker(1)) is None
+        await asyncio.sleep(SESSION_TTL_S)
+        assert await stage.store.get(keys.broker(1)) is not None
+        await other.refresh()
+        assert [n.id for n in other.nodes()] == [1]
+        renewing.cancel()
+
+    run(scenario)
+
+
+def test_a_broker_that_loads_for_long_keeps_its_id_and_is_not_seen() -> None:
+    async def scenario(stage: Stage) -> None:
+        cluster, other = await stage.cluster(), await stage.cluster()
+        await cluster.claim(node(1))
+        renewing = asyncio.get_running_loop().create_task(cluster.run())
+        await asyncio.sleep(SESSION_TTL_S * 3)
+        assert cluster.alive_until_s > now_s()
+        await other.register(node(2))
+        assert [n.id for n in other.nodes()] == [2]
+        await cluster.register(node(1))
+        await other.refresh()
+        assert [n.id for n in other.nodes()] == [1, 2]
+        renewing.cancel()
+
+    run(scenario)

@@ -131,3 +131,23 @@ def test_keys_of_known_versions_are_not_decoded_again() -> None:
     with known.reading() as reading:
         known.install(reading, [replace(key_value(made), value=b"not looked at")])
     assert known.visible("c") is made
+
+
+def test_a_change_of_what_can_be_seen_is_told_once_and_nothing_else_is() -> None:
+    known, store = Known({}), Store()
+    told: list[tuple[str, ...]] = []
+    known.listeners.append(lambda: told.append(tuple(made.name for made in known.all())))
+    known.learn(store.put("c", TopicState.CREATING))
+    assert told == []
+    seen = store.put("c", TopicState.LIVE)
+    known.learn(seen)
+    known.learn(seen)
+    assert told == [("c",)]
+    other = store.put("a.b", TopicState.LIVE)
+    with known.reading() as reading:
+        known.install(reading, [key_value(seen), key_value(other)])
+    assert told == [("c",), ("a.b", "c")]
+    with known.reading() as reading:
+        known.install(reading, [key_value(seen), key_value(other)])
+    known.forget("c", version=store.version + 1)
+    assert told == [("c",), ("a.b", "c"), ("a.b",)]

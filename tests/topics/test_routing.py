@@ -42,6 +42,17 @@ def test_names_have_leaders_too() -> None:
     assert {leaders.leader_of_key(f"group-{number}") for number in range(100)} == {0, 1, 2}
 
 
+@given(ids, st.text(max_size=5))
+def test_a_name_belongs_first_to_its_leader_and_then_to_whoever_would_follow(
+    brokers: set[int], name: str
+) -> None:
+    alive = set(brokers)
+    for expected in view(node(number) for number in brokers).ranked(name):
+        assert view(node(number) for number in alive).leader_of_key(name) == expected
+        alive.remove(expected)
+    assert not alive
+
+
 @pytest.mark.parametrize(
     ("client_id", "zone"),
     [

@@ -273,8 +273,10 @@ class Replica:
         """Load, catch up, and serve once our own Hello is applied (rule 8)."""
         while True:
             try:
+                self._check_name()
                 incarnation = await self._win_incarnation()
                 await self._load()
+                self._check_name()
                 self._writer.begin(incarnation)
                 await self._writer.submit(Hello(LEVEL_MAX))
             except (Unavailable, OutcomeUnknown) as error:
@@ -286,6 +288,14 @@ class Replica:
                 continue
             self._serving = True
             return
+
+    def _check_name(self) -> None:
+        """F2: who stood still while it loaded must not fence whoever has its name by now.
+
+        It waits: the name is won back, or whoever watches over it ends the process.
+        """
+        if not self.holds_name():
+            raise Unavailable(f"this process may not write as {self.identity.writer} now")
 
     async def _load(self) -> None:
         try:

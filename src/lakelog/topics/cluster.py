@@ -30,7 +30,9 @@ from lakelog.topics.counters import take_block
 from lakelog.topics.routing import Node, View, views, zone_of
 
 CLUSTER_FORMAT: Final = 1
-SESSION_TTL_S: Final = 6.0
+SESSION_TTL_S: Final = 3.0
+"""Half of the least session of a group member: its broker is known to be gone first (K9)."""
+
 RENEW_S: Final = 1.0
 CLAIM_POLL_S: Final = 0.2
 PRODUCER_BLOCK: Final = 1_000
@@ -114,6 +116,8 @@ class Cluster:
         self._own: Node | None = None
         self._session: Session | None = None
         self._version = 0  # of our key, as we wrote it last
+        self._is_serving = False
+        self._has_key = True
         self._alive_until_s = 0.0
         self._nodes: tuple[Node, ...] = ()
         self._views: dict[str | None, View] = {}
@@ -149,12 +153,15 @@ class Cluster:
     async def claim(self, node: Node) -> None:
         """Make sure that nobody else has this broker's id, before anything is written under it.
 
-        Others do not see the broker until it is registered. Raises `Refused`.
+        Others do not see the broker until it is registered. From here on `run` keeps its session
+        alive. Raises `Refused`.
         """
-        await self._claim(node, serving=False)
+        await self._claim(node)
+        self._own = node
 
     async def register(self, node: Node) -> None:
         """Become known as this broker; its port must be ours already. Raises `Refused`."""
+        self._is_serving = True
         session = self._session
         if session is None or not await self._put(node, session, self._version):
             await self._claim(node)
@@ -164,9 +171,15 @@ class Cluster:
 
     async def refresh(self) -> None:
         """Read who lives."""
-        found = [one for one in await self._store.range(keys.BROKERS) if _said(one).serving]
-        nodes = {node.id: node for node in map(_node, found)}
+        version = self._version
+        found = await self._store.range(keys.BROKERS)
+        nodes = {node.id: node for node in map(_node, filter(_is_serving, found))}
         if self._own is not None:
+            own_key = keys.broker(self._own.id)
+            # Another process may have taken our key and died: then the others hold us for dead.
+            self._has_key = version != self._version or any(
+                one.key == own_key and one.version == version for one in found
+            )
             nodes[self._own.id] = self._own
         self._set_nodes(sorted(nodes.values()))
 
@@ -175,7 +188,7 @@ class Cluster:
 
         Raises `Refused` when our session ended and another broker took our id.
         """
-        assert self._own is not None, "register comes first"
+        assert self._own is not None, "claim or register comes first"
         while True:
             await asyncio.sleep(RENEW_S)
             try:
@@ -192,7 +205,7 @@ class Cluster:
 
     async def _renew(self, node: Node) -> None:
         began_s = self._clock.monotonic_s()
-        if self._session is not None:
+        if self._session is not None and self._has_key:
             try:
                 await self._session.renew()
             except Conflict:
@@ -202,7 +215,7 @@ class Cluster:
                 return
         await self._claim(node)
 
-    async def _claim(self, node: Node, *, serving: bool = True) -> None:
+    async def _claim(self, node: Node) -> None:
         """Take the broker's key in a new session, once its holder is surely gone."""
         self._session = None
         patience_until_s = self._clock.monotonic_s() + SESSION_TTL_S + RENEW_S
@@ -212,8 +225,9 @@ class Cluster:
             if held is None or _is_our_past(held, node):
                 session = await self._store.session(ttl_s=SESSION_TTL_S)
                 version = 0 if held is None else held.version
-                if await self._put(node, session, version, serving=serving):
+                if await self._put(node, session, version):
                     self._session = session
+                    self._has_key = True
                     self._alive_until_s = began_s + SESSION_TTL_S
                     return
                 await session.close()
@@ -226,9 +240,7 @@ class Cluster:
                 )
             await asyncio.sleep(CLAIM_POLL_S)
 
-    async def _put(
-        self, node: Node, session: Session, version: int, *, serving: bool = True
-    ) -> bool:
+    async def _put(self, node: Node, session: Session, version: int) -> bool:
         """Whether our key stands; an unknown outcome is settled by reading."""
         value = msgspec.json.encode(
             _Registration(
@@ -238,7 +250,7 @@ class Cluster:
                 machine=node.machine,
                 advertised=node.advertised,
                 token=self._entropy.token(8).hex(),
-                serving=serving,
+                serving=self._is_serving,
             )
         )
         key = keys.broker(node.id)
@@ -263,6 +275,10 @@ class Cluster:
 def _is_our_past(held: KeyValue, node: Node) -> bool:
     other = _node(held)
     return bool(node.machine) and other.machine == node.machine and other.port == node.port
+
+
+def _is_serving(found: KeyValue) -> bool:
+    return _said(found).serving
 
 
 def _said(found: KeyValue) -> _Registration:

@@ -5,7 +5,7 @@ installed. A key's version only grows, also when the key is made again, so an ol
 replaces a newer one; what was learnt while a full reading was under way is put on top of it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -28,6 +28,8 @@ class Known:
 
     def __init__(self, defaults: Mapping[str, str]) -> None:
         self.defaults = defaults
+        self.listeners: list[Callable[[], None]] = []
+        """Told after a change of what clients may see."""
         self._by_name: dict[str, Topic] = {}
         self._visible: dict[str, Topic] = {}
         self._by_id: dict[TopicId, Topic] = {}
@@ -35,6 +37,7 @@ class Known:
         self._unfinished: dict[str, Topic] = {}
         self._sorted: tuple[Topic, ...] | None = None
         self._readings: list[Reading] = []
+        self._is_changed = False
 
     def version(self, name: str) -> int:
         """The version of the key as it is known, 0 for a name that is not."""
@@ -70,6 +73,7 @@ class Known:
             reading.learnt[topic.name] = (topic.version, topic)
         if topic.version >= self.version(topic.name):
             self._set(topic)
+            self._tell()
 
     def forget(self, name: str, *, version: int) -> None:
         """The key was found absent or was deleted when its last version was this one."""
@@ -77,6 +81,7 @@ class Known:
             reading.learnt[name] = (version, None)
         if self.version(name) <= version:
             self._unset(name)
+            self._tell()
 
     @contextmanager
     def reading(self) -> Iterator[Reading]:
@@ -107,6 +112,13 @@ class Known:
             version, _ = reading.learnt.get(topic.name, (0, None))
             if topic.version > version:
                 self._set(topic)
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._is_changed:
+            self._is_changed = False
+            for listener in self.listeners:
+                listener()
 
     def _set(self, topic: Topic) -> None:
         name = topic.name
@@ -117,6 +129,7 @@ class Known:
         if topic.state is TopicState.LIVE:
             self._visible[name] = topic
             self._by_id[topic.id] = topic
+            self._is_changed = True
         if topic.state is not TopicState.DELETING and names.can_collide(name):
             self._unified.setdefault(names.unified(name), set()).add(name)
         if not topic.at_rest:
@@ -127,7 +140,8 @@ class Known:
         topic = self._by_name.pop(name, None)
         if topic is None:
             return
-        self._visible.pop(name, None)
+        if self._visible.pop(name, None) is not None:
+            self._is_changed = True
         self._by_id.pop(topic.id, None)
         self._unfinished.pop(name, None)
         alike = self._unified.get(names.unified(name))

@@ -83,6 +83,10 @@ class Topics:
         """The configs that this broker gives topics which do not set them."""
         return self._known.defaults
 
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Call it whenever the topics that are known have changed."""
+        self._known.listeners.append(listener)
+
     def cached(self, name: str) -> Topic | None:
         """The topic of that name if it is known; None proves nothing (see `find`)."""
         return self._known.visible(name)

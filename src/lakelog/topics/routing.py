@@ -48,8 +48,13 @@ class View:
 
     def leader_of_key(self, key: str) -> BrokerId:
         """The broker that a name, such as a group's, belongs to in this view."""
-        digest = blake2b(key.encode(), digest_size=8).digest()
-        return self.leaders[int.from_bytes(digest, "big") % SLOTS]
+        return self.leaders[_slot_of(key)]
+
+    def ranked(self, key: str) -> list[BrokerId]:
+        """All brokers in the order in which a name belongs to them: its leader comes first."""
+        slot = _slot_of(key)
+        ids = [node.id for node in self.nodes]
+        return sorted(ids, key=lambda node: (_score(slot, node), -node), reverse=True)
 
 
 def view(nodes: Iterable[Node]) -> View:
@@ -58,6 +63,10 @@ def view(nodes: Iterable[Node]) -> View:
     assert ordered, "a view without brokers"
     ids = [node.id for node in ordered]
     return View(ordered, tuple(_winner(slot, ids) for slot in range(SLOTS)))
+
+
+def _slot_of(key: str) -> int:
+    return int.from_bytes(blake2b(key.encode(), digest_size=8).digest(), "big") % SLOTS
 
 
 def _winner(slot: int, ids: Sequence[BrokerId]) -> BrokerId:
