@@ -8,6 +8,7 @@ import hashlib
 import json
 from typing import Any
 
+import msgspec
 from tests.domain.model import Model, Stream
 
 from lakelog.domain.state import DomainState
@@ -24,8 +25,9 @@ def name_text(name: ObjectName) -> str:
 
 
 def dump_state(state: DomainState) -> dict[str, Any]:
-    """The state's meaning."""
-    return {
+    """The state's meaning; groups only where there are some."""
+    groups = {"groups": _dump_groups(state)} if state.groups.groups else {}
+    return groups | {
         "cluster": state.cluster_id,
         "level": state.level,
         "position": state.position,
@@ -38,6 +40,20 @@ def dump_state(state: DomainState) -> dict[str, Any]:
         "streams": {
             str(number): _dump_stream(state, number) for number in sorted(state.streams.row_of)
         },
+    }
+
+
+def _dump_groups(state: DomainState) -> dict[str, Any]:
+    table = state.groups
+    return {
+        group_id: {
+            "group": msgspec.msgpack.encode(table.groups[group_id]).hex(),
+            "offsets": {
+                f"{topic.hex()} {partition}": msgspec.to_builtins(row)
+                for (topic, partition), row in sorted(table.offsets.get(group_id, {}).items())
+            },
+        }
+        for group_id in sorted(table.groups)
     }
 
 

@@ -16,24 +16,43 @@ from lakelog.domain.checkpoint import (
     make_manifest,
 )
 from lakelog.domain.envelope import encode_record
+from lakelog.domain.group_pages import cut_group_pages, decode_group_page, encode_group_page
 from lakelog.domain.machine import apply
 from lakelog.domain.pages import cut_pages, decode_page, encode_page
 from lakelog.domain.state import DomainState
 from lakelog.streams import table as table_module
 
-Checkpoint = tuple[bytes, tuple[bytes, ...]]
+Checkpoint = tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]]
+"""The manifest, the pages of streams, the pages of groups."""
 
 
 def checkpoint_of(state: DomainState) -> Checkpoint:
-    pages = [(page.bucket, encode_page(page)) for page in cut_pages(state, state.streams.buckets())]
-    names = [PageName(bucket, digest(content), len(content)) for bucket, content in pages]
-    contents = tuple(content for _, content in pages)
-    return encode_manifest(make_manifest(state, names)), contents
+    streams = [
+        (page.bucket, encode_page(page)) for page in cut_pages(state, state.streams.buckets())
+    ]
+    groups = [
+        (page.bucket, encode_group_page(page))
+        for page in cut_group_pages(state.groups, set(state.groups.buckets()))
+    ]
+    manifest = make_manifest(state, named(streams), named(groups))
+    return (
+        encode_manifest(manifest),
+        tuple(content for _, content in streams),
+        tuple(content for _, content in groups),
+    )
+
+
+def named(pages: list[tuple[int, bytes]]) -> list[PageName]:
+    return [PageName(bucket, digest(content), len(content)) for bucket, content in pages]
 
 
 def reloaded(checkpoint: Checkpoint) -> DomainState:
-    manifest, pages = checkpoint
-    return assemble(decode_manifest(manifest), [decode_page(page) for page in pages])
+    manifest, streams, groups = checkpoint
+    return assemble(
+        decode_manifest(manifest),
+        [decode_page(page) for page in streams],
+        [decode_group_page(page) for page in groups],
+    )
 
 
 @settings(max_examples=120, deadline=None)

@@ -15,7 +15,15 @@ from lakelog.domain import judge as judge_module
 from lakelog.domain.envelope import Record, Stamp, encode_record
 from lakelog.domain.events import Genesis, Hello
 from lakelog.domain.machine import apply
-from lakelog.domain.outcomes import Committed, Done, Ignored, Outcome, Swapped, Trimmed
+from lakelog.domain.outcomes import (
+    Committed,
+    Done,
+    GroupJudged,
+    Ignored,
+    Outcome,
+    Swapped,
+    Trimmed,
+)
 from lakelog.domain.state import DomainState
 from lakelog.streams import index as index_module
 from lakelog.streams import producers as producers_module
@@ -75,6 +83,8 @@ def plain(outcome: Outcome) -> Any:
             return log_starts.tolist()
         case Swapped(accepted=accepted):
             return accepted
+        case GroupJudged(outcome=judged):
+            return judged
         case Ignored():
             return "ignored"
         case Done():

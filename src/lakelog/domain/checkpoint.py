@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from lakelog.domain.envelope import Stamp
+from lakelog.domain.group_pages import GroupPage
 from lakelog.domain.pages import Page
 from lakelog.domain.state import LEVEL_MAX, DomainState
 from lakelog.model.failures import Corrupt
@@ -32,8 +33,12 @@ class PageName(msgspec.Struct, frozen=True, array_like=True):
     size_bytes: int
 
 
-class Manifest(msgspec.Struct, frozen=True):
-    """What a checkpoint holds beside its pages."""
+class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a checkpoint holds beside its pages.
+
+    What is empty by default is not written, so that a checkpoint without groups has the bytes
+    that it had before there were any.
+    """
 
     format: int
     cluster_id: str
@@ -45,6 +50,7 @@ class Manifest(msgspec.Struct, frozen=True):
     writers: tuple[tuple[str, int, int], ...]
     supported: tuple[tuple[str, int], ...]
     pages: tuple[PageName, ...]
+    group_pages: tuple[PageName, ...] = ()
 
 
 def digest(data: bytes | memoryview) -> str:
@@ -52,7 +58,9 @@ def digest(data: bytes | memoryview) -> str:
     return sha256(data).hexdigest()
 
 
-def make_manifest(state: DomainState, pages: Sequence[PageName]) -> Manifest:
+def make_manifest(
+    state: DomainState, pages: Sequence[PageName], group_pages: Sequence[PageName] = ()
+) -> Manifest:
     """The manifest of a state whose pages have these names."""
     return Manifest(
         format=FORMAT,
@@ -67,6 +75,7 @@ def make_manifest(state: DomainState, pages: Sequence[PageName]) -> Manifest:
         ),
         supported=tuple(sorted(state.supported.items())),
         pages=tuple(sorted(pages, key=lambda page: page.bucket)),
+        group_pages=tuple(sorted(group_pages, key=lambda page: page.bucket)),
     )
 
 
@@ -89,7 +98,9 @@ def decode_manifest(data: bytes | memoryview) -> Manifest:
     return manifest
 
 
-def assemble(manifest: Manifest, pages: Sequence[Page]) -> DomainState:
+def assemble(
+    manifest: Manifest, pages: Sequence[Page], group_pages: Sequence[GroupPage] = ()
+) -> DomainState:
     """The state that a checkpoint stands for."""
     state = DomainState()
     state.cluster_id = manifest.cluster_id
@@ -104,6 +115,9 @@ def assemble(manifest: Manifest, pages: Sequence[Page]) -> DomainState:
         _add_streams(state, pages)
         _add_entries(state, pages, _add_objects(state, pages))
         _add_producers(state, pages)
+    for group_page in group_pages:
+        for group, offsets in group_page.groups:
+            state.groups.restore(group, offsets)
     return state
 
 

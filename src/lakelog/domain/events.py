@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from lakelog.groups.events import GroupEvent, decode_group_event, encode_group_event
 from lakelog.model.failures import Corrupt
 from lakelog.model.ids import TopicId, WalId
 from lakelog.streams.objects import FileKind, FileName
@@ -35,6 +36,7 @@ class Kind(IntEnum):
     EXPIRE_PRODUCERS = 9
     UPGRADE = 10
     BARRIER = 11
+    GROUP = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +139,13 @@ class Barrier:
     """Nothing: an append whose position proves currency."""
 
 
+@dataclass(frozen=True, slots=True)
+class GroupChange:
+    """Something happened to a group or its committed offsets."""
+
+    event: GroupEvent
+
+
 Event: TypeAlias = (
     Genesis
     | Hello
@@ -149,6 +158,7 @@ Event: TypeAlias = (
     | ExpireProducers
     | Upgrade
     | Barrier
+    | GroupChange
 )
 
 COMMIT_COLUMNS: Final[tuple[tuple[str, npt.DTypeLike], ...]] = (
@@ -314,6 +324,7 @@ _DECODERS: Final[dict[Kind, Callable[[memoryview], Event]]] = {
     Kind.EXPIRE_PRODUCERS: lambda data: ExpireProducers(*_INT64.unpack(data)),
     Kind.UPGRADE: lambda data: Upgrade(*_LEVEL.unpack(data)),
     Kind.BARRIER: _decode_barrier,
+    Kind.GROUP: lambda data: GroupChange(decode_group_event(data)),
 }
 
 _ENCODERS: Final[dict[type[Event], tuple[Kind, Callable[[Any], bytes]]]] = {
@@ -334,4 +345,5 @@ _ENCODERS: Final[dict[type[Event], tuple[Kind, Callable[[Any], bytes]]]] = {
     ExpireProducers: (Kind.EXPIRE_PRODUCERS, lambda e: _INT64.pack(e.cutoff_ms)),
     Upgrade: (Kind.UPGRADE, lambda e: _LEVEL.pack(e.level)),
     Barrier: (Kind.BARRIER, lambda _: b""),
+    GroupChange: (Kind.GROUP, lambda e: encode_group_event(e.event)),
 }

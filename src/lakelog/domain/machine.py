@@ -20,6 +20,7 @@ from lakelog.domain.events import (
     Event,
     ExpireProducers,
     Genesis,
+    GroupChange,
     Hello,
     Horizon,
     Swap,
@@ -27,7 +28,15 @@ from lakelog.domain.events import (
     Upgrade,
 )
 from lakelog.domain.judge import commit
-from lakelog.domain.outcomes import Applied, Done, Ignored, Outcome, Swapped, Trimmed
+from lakelog.domain.outcomes import (
+    Applied,
+    Done,
+    GroupJudged,
+    Ignored,
+    Outcome,
+    Swapped,
+    Trimmed,
+)
 from lakelog.domain.state import LEVEL_MAX, DomainState
 from lakelog.model.failures import Corrupt
 from lakelog.streams.objects import digest
@@ -193,6 +202,10 @@ def _swap(state: DomainState, _: Record, event: Swap) -> Swapped:
     return Swapped(True)
 
 
+def _group(state: DomainState, _: Record, event: GroupChange) -> GroupJudged:
+    return GroupJudged(state.groups.apply(event.event, position=state.position))
+
+
 _EFFECTS: Final[dict[type[Event], Callable[[DomainState, Record, Any], Outcome]]] = {
     Barrier: lambda _state, _record, _event: Done(),
     Commit: lambda state, _record, event: commit(state, event),
@@ -200,6 +213,7 @@ _EFFECTS: Final[dict[type[Event], Callable[[DomainState, Record, Any], Outcome]]
     Drop: _drop,
     ExpireProducers: _expire_producers,
     Genesis: _genesis,
+    GroupChange: _group,
     Hello: _hello,
     Horizon: _horizon,
     Swap: _swap,

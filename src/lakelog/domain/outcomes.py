@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lakelog.domain.envelope import Record
+from lakelog.groups.outcomes import GroupOutcome
 
 
 class Verdict(IntEnum):
@@ -50,6 +51,13 @@ class Swapped:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupJudged:
+    """What became of a group's event."""
+
+    outcome: GroupOutcome
+
+
+@dataclass(frozen=True, slots=True)
 class Done:
     """The event took effect, or had already."""
 
@@ -59,7 +67,7 @@ class Ignored:
     """The record's stamp was not newer than its writer's last: it has no effect (rule 3)."""
 
 
-Outcome: TypeAlias = Committed | Trimmed | Swapped | Done | Ignored
+Outcome: TypeAlias = Committed | Trimmed | Swapped | GroupJudged | Done | Ignored
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from lakelog.domain.envelope import Stamp
+from lakelog.groups.table import GroupTable
 from lakelog.streams.columns import Int64s
 from lakelog.streams.index import Index
 from lakelog.streams.objects import ObjectTable
@@ -25,6 +26,7 @@ class DomainState:
     __slots__ = (
         "cluster_id",
         "domain",
+        "groups",
         "horizon_ms",
         "index",
         "level",
@@ -48,6 +50,7 @@ class DomainState:
         self.index = Index()
         self.objects = ObjectTable()
         self.producers = ProducerTable()
+        self.groups = GroupTable()
 
     def frozen(self) -> "DomainState":
         """A copy that later records do not change: what a checkpoint is written from."""
@@ -63,6 +66,7 @@ class DomainState:
         made.index = self.index.copied()
         made.objects = self.objects.copied()
         made.producers = self.producers.copied()
+        made.groups = self.groups.copied()
         return made
 
     def pack(self) -> None:

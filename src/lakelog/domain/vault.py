@@ -7,7 +7,7 @@ is how a replica that diverged is found.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -20,8 +20,9 @@ from lakelog.domain.checkpoint import (
     encode_manifest,
     make_manifest,
 )
+from lakelog.domain.group_pages import cut_group_pages, decode_group_page, encode_group_page
 from lakelog.domain.options import DomainOptions
-from lakelog.domain.pages import Page, cut_pages, decode_page, encode_page
+from lakelog.domain.pages import cut_pages, decode_page, encode_page
 from lakelog.domain.state import DomainState
 from lakelog.meta import keys
 from lakelog.meta.port import MetadataStore
@@ -96,14 +97,14 @@ class Vault:
         newest = pointer.kept[0] if pointer else None
         if newest is not None and newest.position > frozen.position:
             return
-        names, fresh = await self._encode(frozen)
-        manifest = make_manifest(frozen, names)
+        streams, groups = await self._encode(frozen)
+        manifest = make_manifest(frozen, streams.names, groups.names)
         data = encode_manifest(manifest)
         if newest is not None and newest.position == frozen.position:
             _compare(newest, digest(data))
             self._remember(manifest, before)
             return
-        for page, content in fresh:
+        for page, content in (*streams.fresh, *groups.fresh):
             await self._put_verified(self._page_key(page), content)
         mine = Kept(frozen.position, digest(data), frozen.level)
         await self._put_verified(self._manifest_key(mine), data)
@@ -140,7 +141,7 @@ class Vault:
         named = {self._manifest_key(kept) for kept in pointer.kept}
         for kept in pointer.kept:
             manifest = decode_manifest(await self._objects.get(self._manifest_key(kept)))
-            named |= {self._page_key(page) for page in manifest.pages}
+            named |= {self._page_key(page) for page in (*manifest.pages, *manifest.group_pages)}
         # Rule 20: what is deleted by age is deleted only by a clock that agrees with the store's.
         if abs(await self._objects.clock_skew_ms()) <= self._options.clock_skew_max_ms:
             await self._delete_unnamed(named, now_ms=now_ms)
@@ -150,39 +151,47 @@ class Vault:
         if digest(data) != kept.digest:
             raise Corrupt(f"the checkpoint at {kept.position} is damaged")
         manifest = decode_manifest(data)
-        state = assemble(manifest, await self._pages(manifest.pages))
+        pages = [decode_page(content) for content in await self._contents(manifest.pages)]
+        group_pages = [
+            decode_group_page(content) for content in await self._contents(manifest.group_pages)
+        ]
+        state = assemble(manifest, pages, group_pages)
         self._last = manifest
         return state
 
-    async def _pages(self, names: Sequence[PageName]) -> list[Page]:
-        loaded: list[Page] = []
+    async def _contents(self, names: Sequence[PageName]) -> list[memoryview]:
+        """The bytes of these pages, verified."""
+        loaded: list[memoryview] = []
         for start in range(0, len(names), PAGES_AT_ONCE):
             some = names[start : start + PAGES_AT_ONCE]
             contents = await asyncio.gather(*(self._objects.get(self._page_key(n)) for n in some))
             for name, content in zip(some, contents, strict=True):
                 if digest(content) != name.digest:
                     raise Corrupt(f"checkpoint page {name.digest} is damaged")
-                loaded.append(decode_page(content))
+                loaded.append(content)
         return loaded
 
-    async def _encode(
-        self, frozen: DomainState
-    ) -> tuple[list[PageName], list[tuple[PageName, bytes]]]:
-        """Names of all pages, and the bytes of those that the last checkpoint does not have.
+    async def _encode(self, frozen: DomainState) -> tuple["_Pages", "_Pages"]:
+        """The pages of streams and of groups.
 
-        Pages are cut from the frozen state on a thread, so that serving goes on (C9).
+        They are cut from the frozen state on a thread, so that serving goes on (C9).
         """
-        known = {page.bucket: page for page in self._last.pages} if self._last else {}
-        since = self._last.position if self._last else -1
-        present = frozen.streams.buckets()
-        changed = frozen.streams.changed_buckets(since=since)
-        wanted = [bucket for bucket in present if bucket in changed or bucket not in known]
+        last = self._last
+        since = last.position if last else -1
+        streams = _Pages(
+            {page.bucket: page for page in last.pages} if last else {},
+            frozen.streams.buckets(),
+            frozen.streams.changed_buckets(since=since),
+        )
+        groups = _Pages(
+            {page.bucket: page for page in last.group_pages} if last else {},
+            frozen.groups.buckets(),
+            frozen.groups.changed_buckets(since=since),
+        )
         loop = asyncio.get_running_loop()
-        fresh = await loop.run_in_executor(None, _encode_pages, frozen, wanted)
-        made = {name.bucket: name for name, _ in fresh}
-        names = [made.get(bucket) or known[bucket] for bucket in present]
-        before = {page.digest for page in known.values()}
-        return names, [(name, content) for name, content in fresh if name.digest not in before]
+        streams.take(await loop.run_in_executor(None, _encode_pages, frozen, streams.wanted))
+        groups.take(await loop.run_in_executor(None, _encode_group_pages, frozen, groups.wanted))
+        return streams, groups
 
     async def _put_verified(self, key: str, content: bytes) -> None:
         await self._objects.put(key, [content])
@@ -238,6 +247,26 @@ class Vault:
         return f"{self._root}/pages/{page.digest}.page"
 
 
+class _Pages:
+    """The pages of one kind for a checkpoint: those of the last one are named again."""
+
+    def __init__(
+        self, known: dict[int, PageName], present: Sequence[int], changed: Collection[int]
+    ) -> None:
+        self._known = known
+        self._present = present
+        self.wanted = [bucket for bucket in present if bucket in changed or bucket not in known]
+        self.names: list[PageName] = []
+        self.fresh: list[tuple[PageName, bytes]] = []
+
+    def take(self, made: list[tuple[PageName, bytes]]) -> None:
+        """Name all pages, and keep the bytes of those that the last checkpoint does not have."""
+        by_bucket = {name.bucket: name for name, _ in made}
+        self.names = [by_bucket.get(bucket) or self._known[bucket] for bucket in self._present]
+        before = {page.digest for page in self._known.values()}
+        self.fresh = [(name, content) for name, content in made if name.digest not in before]
+
+
 def _compare(pointed: Kept, mine: str) -> None:
     if pointed.digest != mine:
         raise Diverged(
@@ -250,5 +279,13 @@ def _encode_pages(frozen: DomainState, wanted: list[int]) -> list[tuple[PageName
     made = []
     for page in cut_pages(frozen, wanted):
         content = encode_page(page)
+        made.append((PageName(page.bucket, digest(content), len(content)), content))
+    return made
+
+
+def _encode_group_pages(frozen: DomainState, wanted: list[int]) -> list[tuple[PageName, bytes]]:
+    made = []
+    for page in cut_group_pages(frozen.groups, set(wanted)):
+        content = encode_group_page(page)
         made.append((PageName(page.bucket, digest(content), len(content)), content))
     return made

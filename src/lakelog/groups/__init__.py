@@ -1,0 +1,1 @@
+"""Consumer groups as pure machines: states, events, offsets, assignments. No I/O."""

@@ -1,0 +1,151 @@
+"""The target of a consumer group: who is to have what. It is computed once, and then is data (K7).
+
+`target_event` runs the assignors on what a broker knows of topics, outside of the machine;
+`take_target` takes its result in, if it was made for the group's present epoch. Pure.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Final
+
+from msgspec.structs import replace
+
+from lakelog.groups.assign import ASSIGNORS, Subscriber
+from lakelog.groups.events import Target
+from lakelog.groups.outcomes import Judged
+from lakelog.groups.state import ConsumerGroup
+from lakelog.model.errors import ErrorCode
+from lakelog.model.ids import TopicId
+
+_MASK: Final = (1 << 63) - 1
+
+
+def needs_target(group: ConsumerGroup) -> bool:
+    """Whether the group has members that its target does not take into account yet."""
+    return group.epoch > group.target_epoch
+
+
+def fingerprint(topics: Mapping[str, tuple[TopicId, int]]) -> int:
+    """A number that stands for topics, their ids and their partition counts; 0 for none."""
+    if not topics:
+        return 0
+    digest = blake2b(digest_size=8)
+    for name in sorted(topics):
+        topic, partitions = topics[name]
+        # The length first: no two lists of topics are written the same way.
+        written = name.encode(errors="surrogatepass")
+        digest.update(len(written).to_bytes(4, "big") + written)
+        digest.update(topic + partitions.to_bytes(4, "big"))
+    return int.from_bytes(digest.digest(), "big") & _MASK or 1
+
+
+def target_event(
+    group: ConsumerGroup,
+    *,
+    topics: Mapping[str, tuple[TopicId, int]],
+    assignor_default: str,
+) -> Target:
+    """The target for the group's present epoch.
+
+    `topics` are the known ones among those that the group reads: name -> (id, partitions). What the
+    present target gives to a member is where a sticky assignor begins.
+    """
+    assignor = preferred_assignor(group, assignor_default)
+    counts = dict(topics.values())
+    assigned = ASSIGNORS[assignor](_subscribers(group, topics), counts)
+    used = sorted({topic for share in assigned.values() for topic in share})
+    places = {topic: place for place, topic in enumerate(used)}
+    names = {topic: name for name, (topic, _) in topics.items()}
+    return Target(
+        group.group_id,
+        epoch=group.epoch,
+        fingerprint=fingerprint(topics),
+        assignor=assignor,
+        topics=tuple(used),
+        shares=tuple(
+            (
+                member_id,
+                tuple((places[topic], share[topic]) for topic in sorted(share)),
+            )
+            for member_id, share in assigned.items()
+            if share
+        ),
+        names=tuple(names[topic] for topic in used),
+    )
+
+
+def _subscribers(
+    group: ConsumerGroup, topics: Mapping[str, tuple[TopicId, int]]
+) -> list[Subscriber]:
+    # Most members read the same: their topics are looked up once.
+    known: dict[tuple[tuple[str, ...], str], frozenset[TopicId]] = {}
+    subscribers = []
+    for member in group.members.values():
+        subscription = (member.names, member.pattern)
+        if subscription not in known:
+            names = (*member.names, *group.resolved.get(member.pattern, ()))
+            known[subscription] = frozenset(topics[name][0] for name in names if name in topics)
+        target = group.target.get(member.member_id, {})
+        subscribers.append(
+            Subscriber(
+                member_id=member.member_id,
+                instance_id=member.instance_id,
+                rack=member.rack_id,
+                topics=known[subscription],
+                owned={TopicId(topic): partitions for topic, partitions in target.items()},
+            )
+        )
+    return subscribers
+
+
+def preferred_assignor(group: ConsumerGroup, assignor_default: str) -> str:
+    """What most of the members that chose an assignor chose; "uniform" wins a tie, as in Kafka."""
+    chosen = Counter(
+        member.assignor for member in group.members.values() if member.assignor in ASSIGNORS
+    )
+    if not chosen:
+        return assignor_default
+    return max(chosen, key=lambda name: (chosen[name], name))
+
+
+def take_target(group: ConsumerGroup, event: Target) -> tuple[ConsumerGroup, Judged]:
+    """Take in a target that was made for the group as it is now; another one is refused."""
+    if event.epoch != group.epoch or not needs_target(group):
+        return group, Judged(ErrorCode.ILLEGAL_GENERATION)
+    if not _is_sound(group, event):
+        return group, Judged(ErrorCode.INVALID_REQUEST)
+    target = {
+        member_id: {event.topics[place]: partitions for place, partitions in share}
+        for member_id, share in event.shares
+    }
+    after = replace(
+        group,
+        target_epoch=event.epoch,
+        fingerprint=event.fingerprint,
+        assignor=event.assignor,
+        target=target,
+        topic_names=dict(zip(event.topics, event.names, strict=False)),
+    )
+    return after, Judged(ErrorCode.NONE)
+
+
+def _is_sound(group: ConsumerGroup, event: Target) -> bool:
+    """Whether the target gives each partition once, to members that there are (rule 10)."""
+    if len(event.names) not in (0, len(event.topics)):
+        return False
+    places = range(len(event.topics))
+    given: list[tuple[int, int]] = []
+    for member_id, share in event.shares:
+        named = [place for place, _ in share]
+        if member_id not in group.members or not _is_once(named):
+            return False
+        if not all(place in places for place in named):
+            return False
+        given += [(place, partition) for place, partitions in share for partition in partitions]
+    members = [member_id for member_id, _ in event.shares]
+    return _is_once(given) and _is_once(event.topics) and _is_once(members)
+
+
+def _is_once(things: Sequence[Hashable]) -> bool:
+    return len(set(things)) == len(things)

@@ -1,0 +1,159 @@
+"""All groups of a domain and their committed offsets: the part of its state that is about groups.
+
+Groups are values and are replaced. Offsets are many, so they are changed in place, and a frozen
+copy of the table shares them until the first change after it (`_own`). Only `apply` of the domain
+changes a table (rule 9). An offset changes by a commit, a deletion or an expiry and by nothing else
+(P6). Pure.
+"""
+
+from typing import Final, TypeAlias
+
+from lakelog.groups.events import CommitOffsets, DeleteOffsets, ExpireOffsets, GroupEvent
+from lakelog.groups.outcomes import GroupOutcome, Judged, OffsetsDeleted
+from lakelog.groups.placement import group_hash
+from lakelog.groups.routing import judge, subscribed
+from lakelog.groups.state import CommittedOffset, Group
+from lakelog.model.errors import ErrorCode
+
+BUCKETS: Final = 64
+"""Pages of a checkpoint that groups are spread over."""
+
+Offsets: TypeAlias = dict[tuple[bytes, int], CommittedOffset]
+"""By topic id and partition: a topic made again under its name inherits nothing (K12)."""
+
+
+def bucket_of(group_id: str) -> int:
+    """The page of a checkpoint that the group is in."""
+    return group_hash(group_id) % BUCKETS
+
+
+class GroupTable:
+    """The groups of one domain."""
+
+    __slots__ = ("_changed", "_own", "groups", "offsets")
+
+    def __init__(self) -> None:
+        self.groups: dict[str, Group] = {}
+        self.offsets: dict[str, Offsets] = {}
+        self._own: set[str] = set()
+        """The groups whose offsets no frozen copy shares."""
+        self._changed: dict[int, int] = {}
+
+    def apply(self, event: GroupEvent, *, position: int) -> GroupOutcome:
+        """Take in the event of the record at this position and say what became of it."""
+        group_id = event.group_id
+        before = self.groups.get(group_id)
+        after, outcome = judge(before, event)
+        if isinstance(event, CommitOffsets):
+            if outcome == _ACCEPTED:
+                self._commit(event, position)
+        elif isinstance(event, DeleteOffsets | ExpireOffsets):
+            if after is None or outcome != _MAY_FORGET:
+                return outcome
+            return self._forget(after, event, position)
+        if after is before:
+            return outcome
+        if after is None:
+            del self.groups[group_id]
+            self.offsets.pop(group_id, None)
+        else:
+            self.groups[group_id] = after
+        self._touch(group_id, position)
+        return outcome
+
+    def preview(self, event: GroupEvent) -> tuple[Group | None, GroupOutcome, bool]:
+        """What `apply` would make of the event: the group, the answer, and whether it changes."""
+        before = self.groups.get(event.group_id)
+        after, outcome = judge(before, event)
+        return after, outcome, after is not before
+
+    def copied(self) -> "GroupTable":
+        """A copy that later events do not change."""
+        made = GroupTable()
+        made.groups = dict(self.groups)
+        made.offsets = dict(self.offsets)
+        made._changed = dict(self._changed)
+        self._own.clear()
+        return made
+
+    def restore(self, group: Group, offsets: Offsets) -> None:
+        """Put in a group as a checkpoint holds it."""
+        self.groups[group.group_id] = group
+        if offsets:
+            self.offsets[group.group_id] = offsets
+
+    def buckets(self) -> list[int]:
+        """The buckets that hold a group, ascending."""
+        return sorted(set(map(bucket_of, self.groups)))
+
+    def changed_buckets(self, *, since: int) -> set[int]:
+        """The buckets that a record after this position changed."""
+        return {bucket for bucket, position in self._changed.items() if position > since}
+
+    def _commit(self, event: CommitOffsets, position: int) -> None:
+        if not event.offsets:
+            return
+        offsets = self._writable(event.group_id)
+        for topic, partition, offset, leader_epoch, metadata in event.offsets:
+            offsets[topic, partition] = CommittedOffset(
+                offset, leader_epoch, metadata, event.time_ms, position
+            )
+        self._touch(event.group_id, position)
+
+    def _forget(
+        self, group: Group, event: DeleteOffsets | ExpireOffsets, position: int
+    ) -> OffsetsDeleted:
+        codes = []
+        gone = []
+        for topic, name, partition in event.partitions:
+            committed = self.offsets.get(group.group_id, {}).get((topic, partition))
+            is_newer = (
+                isinstance(event, ExpireOffsets)
+                and committed is not None
+                and committed.position > event.position
+            )
+            is_read = _is_read(group, name)
+            codes.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_read else ErrorCode.NONE)
+            if committed is not None and not is_newer and not is_read:
+                gone.append((topic, partition))
+        self._remove(group, gone, position)
+        if isinstance(event, ExpireOffsets) and not group.members:
+            self._clear(group, position)
+        return OffsetsDeleted(ErrorCode.NONE, tuple(codes))
+
+    def _remove(self, group: Group, gone: list[tuple[bytes, int]], position: int) -> None:
+        if not gone:
+            return
+        offsets = self._writable(group.group_id)
+        for place in gone:
+            offsets.pop(place, None)
+        if not offsets:
+            del self.offsets[group.group_id]
+        self._touch(group.group_id, position)
+
+    def _clear(self, group: Group, position: int) -> None:
+        """A group that nobody is in ceases to exist with its last offset (row 81)."""
+        if group.group_id not in self.offsets:
+            del self.groups[group.group_id]
+            self._touch(group.group_id, position)
+
+    def _writable(self, group_id: str) -> Offsets:
+        if group_id not in self._own:
+            self.offsets[group_id] = dict(self.offsets.get(group_id, ()))
+            self._own.add(group_id)
+        return self.offsets.setdefault(group_id, {})
+
+    def _touch(self, group_id: str, position: int) -> None:
+        self._changed[bucket_of(group_id)] = position
+
+
+_ACCEPTED: Final = Judged(ErrorCode.NONE)
+_MAY_FORGET: Final = OffsetsDeleted(ErrorCode.NONE)
+
+
+def _is_read(group: Group, name: str) -> bool:
+    """Whether live members read the topic, or may: nobody can tell of all of them."""
+    if not group.members or not name:
+        return False
+    names = subscribed(group)
+    return names is None or name in names
