@@ -16,6 +16,7 @@ PAGES = (
     *((name,) for name in COMMANDS),
     *(("topics", name) for name in ("create", "list", "describe", "delete", "alter")),
     *(("records", name) for name in ("produce", "consume")),
+    *(("groups", name) for name in ("list", "describe", "delete", "seek")),
     ("admin", "index"),
     ("config", "check"),
     ("config", "show"),

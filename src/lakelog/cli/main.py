@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "demo": ("lakelog.cli.demo:demo", "Show the whole story in a minute, and check it."),
     "topics": ("lakelog.cli.topics:topics", "Create, list, describe, alter and delete topics."),
     "records": ("lakelog.cli.records:records", "Produce and consume records."),
+    "groups": ("lakelog.cli.groups:groups", "List, describe, delete and move consumer groups."),
     "admin": ("lakelog.cli.admin:admin", "Look inside a running broker."),
     "config": ("lakelog.cli.settings:config", "Check and show the configuration."),
     "api-versions": ("lakelog.cli.api_versions:api_versions", "List the Kafka APIs and versions."),

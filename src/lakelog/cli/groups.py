@@ -1,0 +1,221 @@
+"""`lakelog groups`: list, describe, delete, seek.
+
+They speak to any Kafka cluster. What is not known is `-` in a table and null in JSON.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from lakelog.cli import group_listing, group_seeking
+from lakelog.cli.cluster import Cluster, administer
+from lakelog.cli.conversation import broker_option, json_option
+from lakelog.cli.group_facts import NO_GROUP, describe_group
+from lakelog.cli.group_offsets import committed_offsets, dated, positions
+from lakelog.cli.group_output import (
+    Described,
+    show_dry_run,
+    show_executed,
+    show_facts,
+    show_groups,
+    show_moves,
+)
+from lakelog.cli.group_seek import TARGETS, Shift, Target, parse_scope, parse_target
+from lakelog.cli.group_seeking import Seeking
+from lakelog.cli.offsets import OffsetError
+from lakelog.cli.output import show_rows
+from lakelog.clock import SystemClock
+from lakelog.model.errors import ErrorCode
+from lakelog.model.failures import Failure
+from lakelog.server.address import Address
+from lakelog.server.client import Client, KafkaFailure
+from lakelog.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+
+REASONS: Final = {
+    int(ErrorCode.GROUP_ID_NOT_FOUND): NO_GROUP,
+    int(ErrorCode.NON_EMPTY_GROUP): "it has live members; stop them first",
+}
+
+
+@click.group()
+def groups() -> None:
+    """List, describe, delete and move consumer groups."""
+
+
+@groups.command(name="list")
+@click.option("--state", "-s", "states", metavar="STATE,...", help="Only groups in these states.")
+@click.option("--type", "-t", "types", metavar="TYPE,...", help="Only `classic` or `consumer`.")
+@broker_option
+@json_option
+def list_groups(states: str | None, types: str | None, broker: Address, as_json: bool) -> None:
+    """List the groups of all brokers.
+
+    \b
+      lakelog groups list --state empty,stable --type consumer
+    """
+    wanted = group_listing.Wanted(
+        _chosen(states, group_listing.STATES, "state"), _chosen(types, group_listing.TYPES, "type")
+    )
+    listings = administer(broker, lambda cluster: group_listing.list_groups(cluster, wanted))
+    head = ("group", "state", "type", "protocol", "coordinator", "address")
+    show_facts(head, group_listing.joined(listings), as_json=as_json)
+    _end_with([listing.failure for listing in listings if listing.failure])
+
+
+@groups.command()
+@click.argument("names", nargs=-1, required=True, metavar="GROUP...")
+@broker_option
+@json_option
+def describe(names: tuple[str, ...], broker: Address, as_json: bool) -> None:
+    """Show how far groups are behind, and who their members are.
+
+    LAG is what is left to read, in records; SECONDS is how long the first of them has waited.
+    """
+    found: list[Described] = []
+    failures: list[str] = []
+
+    async def talk(cluster: Cluster) -> None:
+        for name in names:
+            try:
+                found.append(await _describe(cluster, name))
+            except Failure as failure:
+                failures.append(str(failure))
+
+    administer(broker, talk)
+    show_groups(found, as_json=as_json)
+    _end_with(failures)
+
+
+@groups.command()
+@click.argument("names", nargs=-1, required=True, metavar="GROUP...")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@broker_option
+@json_option
+def delete(names: tuple[str, ...], yes: bool, broker: Address, as_json: bool) -> None:
+    """Delete groups without members, with their committed offsets."""
+    if not yes:
+        click.confirm(f"Delete {', '.join(names)} and all offsets in it?", abort=True, err=True)
+
+    async def talk(cluster: Cluster) -> list[tuple[str, str]]:
+        return [(name, await _delete(cluster, name)) for name in names]
+
+    done = administer(broker, talk)
+    rows = [{"group": name, "status": said or "OK"} for name, said in done]
+    show_rows(("group", "status"), rows, as_json=as_json)
+    if any(said for _, said in done):
+        raise click.exceptions.Exit(1)
+
+
+@groups.command()
+@click.argument("group")
+@click.option("--to", metavar="PLACE", help=f"Go there: {TARGETS}.")
+@click.option("--by", type=int, metavar="N", help="Go N records on, or back if less than 0.")
+@click.option(
+    *("--topic", "-t", "topics"),
+    multiple=True,
+    metavar="NAME[:P,P...]",
+    help="In this topic, or in these partitions of it.",
+)
+@click.option("--all-topics", is_flag=True, help="Wherever the group has committed.")
+@click.option("--execute", is_flag=True, help="Commit it; without this it is a dry run.")
+@broker_option
+@json_option
+def seek(  # noqa: PLR0913 - one parameter for each option of the command
+    *,
+    group: str,
+    to: str | None,
+    by: int | None,
+    topics: tuple[str, ...],
+    all_topics: bool,
+    execute: bool,
+    broker: Address,
+    as_json: bool,
+) -> None:
+    """Move a group's committed offsets, while it has no members.
+
+    Shows what would change; `--execute` commits it and shows what is committed then.
+
+    \b
+      lakelog groups seek billing --to earliest --topic orders
+      lakelog groups seek billing --to 2026-01-31T12:00:00Z --all-topics --execute
+      lakelog groups seek billing --by -100 --topic orders:0,3 --execute
+    """
+    seeking = _seeking(group, target=_target(to, by), topics=topics, all_topics=all_topics)
+
+    async def talk(cluster: Cluster) -> list[str]:
+        prepared = await group_seeking.prepare(cluster, seeking)
+        if not execute:
+            show_dry_run(prepared, as_json=as_json)
+            return []
+        if not as_json:
+            show_moves(prepared)
+        done = await group_seeking.execute(cluster, prepared)
+        show_executed(done, as_json=as_json)
+        return done.failures()
+
+    _end_with(administer(broker, talk))
+
+
+async def _describe(cluster: Cluster, name: str) -> Described:
+    node, facts = await describe_group(cluster, name)
+    committed = await committed_offsets(cluster, name)
+    wanted = {*committed, *facts.assigned()}
+    topics = await cluster.topics(names={at.topic for at in wanted})
+    found = await positions(cluster, topics, committed, wanted)
+    found = await dated(cluster, topics, found)
+    return Described(node, facts, tuple(found), SystemClock().now_ms())
+
+
+async def _delete(cluster: Cluster, name: str) -> str:
+    async def ask(client: Client) -> None:
+        answer = await client.call(DeleteGroupsRequest((name,)), DeleteGroupsResponse)
+        for result in answer.results:
+            if result.error_code:
+                raise KafkaFailure(result.error_code, REASONS.get(result.error_code))
+
+    try:
+        await cluster.at_coordinator(name, ask)
+    except Failure as failure:
+        return str(failure)
+    return ""
+
+
+def _target(to: str | None, by: int | None) -> Target:
+    if (to is None) == (by is None):
+        raise click.UsageError("Say where to go: either --to or --by.")
+    if by is not None:
+        return Shift(by)
+    assert to is not None
+    try:
+        return parse_target(to, now_ms=SystemClock().now_ms())
+    except OffsetError as reason:
+        raise click.UsageError(str(reason)) from None
+
+
+def _seeking(group: str, *, target: Target, topics: Sequence[str], all_topics: bool) -> Seeking:
+    if bool(topics) == all_topics:
+        raise click.UsageError("Say what to move: either --topic or --all-topics.")
+    try:
+        return Seeking(group, tuple(parse_scope(topic) for topic in topics), target)
+    except OffsetError as reason:
+        raise click.UsageError(str(reason)) from None
+
+
+def _chosen(text: str | None, known: Sequence[str], what: str) -> tuple[str, ...]:
+    """The words of a list, as Kafka writes them; a word that it does not know is a mistake."""
+    if text is None:
+        return ()
+    by_lower = {word.lower(): word for word in known}
+    asked = [word.strip().lower() for word in text.split(",") if word.strip()]
+    wrong = [word for word in asked if word not in by_lower]
+    if wrong or not asked:
+        raise click.UsageError(f"{text!r} is no {what}; there are {', '.join(known)}.")
+    return tuple(by_lower[word] for word in asked)
+
+
+def _end_with(failures: Sequence[str]) -> None:
+    for failure in failures:
+        click.echo(f"Error: {failure}", err=True)
+    if failures:
+        raise click.exceptions.Exit(1)
