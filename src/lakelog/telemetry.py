@@ -7,12 +7,16 @@ Events have stable names and fields (`log.info("flush_failed", extra=fields(...)
 import json
 import logging
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import accumulate
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
@@ -75,6 +79,30 @@ class RequestTimes(Collector):
         yield times
 
 
+class Levels(Collector):
+    """How many things there are of each kind; only the loop touches it."""
+
+    def __init__(self, name: str, documentation: str, labels: tuple[str, ...]) -> None:
+        self.values: dict[tuple[str, ...], int] = {}
+        self.refresh: Callable[[], None] = lambda: None
+        """Called before each look: what is costly to know is found out then."""
+        self._name = name
+        self._documentation = documentation
+        self._labels = labels
+
+    def add(self, kind: tuple[str, ...], amount: int) -> None:
+        """There are so many more of this kind."""
+        self.values[kind] = self.values.get(kind, 0) + amount
+
+    def collect(self) -> Iterator[Metric]:
+        """What a scrape sees."""
+        self.refresh()
+        family = GaugeMetricFamily(self._name, self._documentation, labels=self._labels)
+        for kind, value in sorted(self.values.items()):
+            family.add_metric(kind, value)
+        yield family
+
+
 class Metrics:
     """The small public set of counters of one broker, on a registry of its own."""
 
@@ -87,6 +115,11 @@ class Metrics:
         self.objects_put = self._count("lakelog_objects_put", "WAL objects written")
         self.objects_got = self._count("lakelog_objects_got", "Reads from the object store")
         self.appends = self._count("lakelog_appends", "Commits that were applied")
+        self.rebalances = self._count("lakelog_group_rebalances", "Generations and targets made")
+        self.expired_members = self._count("lakelog_group_members_expired", "Members gone silent")
+        self.offset_commits = self._count("lakelog_offset_commits", "Offsets committed")
+        self.groups = Levels("lakelog_groups", "Groups by state", ("protocol", "state"))
+        self.registry.register(self.groups)
         made: dict[str, Any] = {"registry": self.registry}
         self.connections = Gauge("lakelog_connections", "Open client connections", **made)
         self.position = Gauge("lakelog_domain_position", "Applied position", ["domain"], **made)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from msgspec import Struct
+from tests.broker.memory_groups import MemoryGroups
 from tests.topics.stage import (
     LoopClock,
     MemoryStreams,
@@ -20,8 +21,10 @@ from lakelog.broker.broker import Broker, BrokerOptions
 from lakelog.broker.call import Answer, Call, Later
 from lakelog.broker.fetch_sessions import FetchSessions
 from lakelog.clock import SeededEntropy
+from lakelog.coordinator.options import GroupOptions
 from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.model.ids import BrokerId
+from lakelog.server.surroundings import group_configs
 from lakelog.streams.table import StreamFacts
 from lakelog.telemetry import Metrics
 from lakelog.topics.cluster import Cluster, open_cluster
@@ -32,6 +35,7 @@ from lakelog.wire.apis import APIS
 from lakelog.wire.codec import encode
 
 if TYPE_CHECKING:
+    from lakelog.coordinator.coordinator import Coordinator
     from lakelog.log.log import Log
 
 Response = TypeVar("Response", bound=Struct)
@@ -61,6 +65,7 @@ class Stage:
     streams: MemoryStreams = field(default_factory=MemoryStreams)
     defaults: TopicDefaults = field(default_factory=TopicDefaults)
     options: BrokerOptions = field(default_factory=BrokerOptions)
+    groups: GroupOptions = field(default_factory=GroupOptions)
 
     def __post_init__(self) -> None:
         self.store = MemoryMetadataStore(self.clock)
@@ -81,6 +86,8 @@ class Stage:
             node_id=identity,
             cluster=cluster,
             topics=topics,
+            groups=cast("Coordinator", MemoryGroups(domains=cluster.domains)),
+            group_configs=group_configs(store, self.clock, self.groups),
             log=cast("Log", log),
             clock=self.clock,
             entropy=entropy,

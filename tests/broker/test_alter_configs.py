@@ -2,6 +2,7 @@ import pytest
 from tests.broker.admin_stage import Scene, Stage, run
 from tests.topics.stage import make
 
+from lakelog.broker.config_resources import ResourceType
 from lakelog.model.errors import ErrorCode
 from lakelog.wire.messages.alter_configs import (
     AlterConfigsAlterableConfig,
@@ -12,9 +13,11 @@ from lakelog.wire.messages.alter_configs import (
 )
 
 
-def resource(name: str, *configs: tuple[str, str | None]) -> AlterConfigsResource:
+def resource(
+    name: str, *configs: tuple[str, str | None], kind: int = ResourceType.TOPIC
+) -> AlterConfigsResource:
     return AlterConfigsResource(
-        2, name, tuple(AlterConfigsAlterableConfig(*config) for config in configs)
+        kind, name, tuple(AlterConfigsAlterableConfig(*config) for config in configs)
     )
 
 
@@ -71,5 +74,46 @@ def test_validation_changes_nothing() -> None:
         (found,) = await alter(scene, resource("orders"), validate_only=True)
         assert found.error_code == ErrorCode.NONE
         assert scene.broker.topics.cached("orders") == made
+
+    run(scenario)
+
+
+SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_the_whole_set_of_a_group_is_replaced(version: int) -> None:
+    async def scenario(stage: Stage) -> None:
+        scene = await stage.broker()
+        for change in ((SESSION, "50000"), (HEARTBEAT, "6000")):
+            asked = resource("g", change, kind=ResourceType.GROUP)
+            (found,) = await alter(scene, asked, version=version)
+            assert (found.error_code, found.error_message) == (ErrorCode.NONE, None)
+        assert scene.broker.group_configs.own("g") == {HEARTBEAT: "6000"}
+        await alter(scene, resource("g", kind=ResourceType.GROUP), version=version)
+        assert scene.broker.group_configs.group_ids() == []
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "code"),
+    [
+        ("g", [(SESSION, None)], ErrorCode.INVALID_REQUEST),
+        ("g", [(SESSION, "50000"), (SESSION, "50000")], ErrorCode.INVALID_REQUEST),
+        ("", [(SESSION, "50000")], ErrorCode.INVALID_REQUEST),
+        ("g", [(SESSION, "1")], ErrorCode.INVALID_CONFIG),
+        ("g", [("nosuch", "1")], ErrorCode.INVALID_CONFIG),
+    ],
+)
+def test_a_bad_set_of_a_group_is_refused(
+    name: str, changes: list[tuple[str, str | None]], code: ErrorCode
+) -> None:
+    async def scenario(stage: Stage) -> None:
+        scene = await stage.broker()
+        (found,) = await alter(scene, resource(name, *changes, kind=ResourceType.GROUP))
+        assert found.error_code == code
+        assert found.error_message
+        assert scene.broker.group_configs.group_ids() == []
 
     run(scenario)

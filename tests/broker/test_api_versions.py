@@ -58,16 +58,22 @@ def test_software_that_is_named_properly_is_served(name: str) -> None:
 
 def test_features_that_begin_at_0_are_left_out_before_version_4() -> None:
     assert answer(4, SOUND, KEYS).supported_features == (
+        SupportedFeatureKey("group.version", 0, 1),
         SupportedFeatureKey("kraft.version", 0, 1),
         SupportedFeatureKey("metadata.version", 7, 30),
     )
     old = answer(3, SOUND, KEYS)
     assert old.supported_features == (SupportedFeatureKey("metadata.version", 7, 30),)
-    assert old.finalized_features == (FinalizedFeatureKey("metadata.version", 30, 30),)
+    assert old.finalized_features == (
+        FinalizedFeatureKey("group.version", 1, 1),
+        FinalizedFeatureKey("metadata.version", 30, 30),
+    )
     assert old.finalized_features_epoch >= 0
 
 
-def test_the_group_protocol_is_a_feature_once_its_api_is_served() -> None:
-    found = answer(4, SOUND, [*KEYS, ApiKey.CONSUMER_GROUP_HEARTBEAT])
-    assert SupportedFeatureKey("group.version", 0, 1) in found.supported_features
-    assert FinalizedFeatureKey("group.version", 1, 1) in found.finalized_features
+def test_the_group_protocol_is_a_feature_only_if_its_api_is_served() -> None:
+    others = [key for key in KEYS if key is not ApiKey.CONSUMER_GROUP_HEARTBEAT]
+    found = answer(4, SOUND, others)
+    supported = [feature.name for feature in found.supported_features]
+    assert supported == ["kraft.version", "metadata.version"]
+    assert [feature.name for feature in found.finalized_features] == ["metadata.version"]

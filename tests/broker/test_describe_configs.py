@@ -5,6 +5,7 @@ from tests.topics.stage import Fault, make
 from lakelog.broker.broker import BrokerOptions
 from lakelog.broker.config_resources import ResourceType
 from lakelog.broker.describe_configs import ANSWER_BYTES_MAX
+from lakelog.coordinator.options import GroupOptions
 from lakelog.model.errors import ErrorCode
 from lakelog.topics.config_values import ConfigSource, ConfigType
 from lakelog.topics.settings import TopicDefaults
@@ -123,11 +124,59 @@ def test_other_resources_have_nothing_to_show(kind: int, name: str, code: ErrorC
     run(scenario)
 
 
-def test_a_group_has_defaults_known_or_not() -> None:
+def test_a_group_has_its_own_configs_then_the_operators_then_defaults() -> None:
+    async def scenario(stage: Stage) -> None:
+        other, scene = await stage.broker(2), await stage.broker(1)
+        own = {"consumer.heartbeat.interval.ms": "6000"}
+        await other.broker.group_configs.alter("g", lambda _: own)
+        found = by_name(await describe(scene, ResourceType.GROUP, "g", texts=True))
+        shown = {
+            name: (config.value, config.config_source, len(config.synonyms))
+            for name, config in found.items()
+        }
+        assert shown == {
+            "consumer.assignment.interval.ms": ("0", ConfigSource.STATIC, 2),
+            "consumer.heartbeat.interval.ms": ("6000", ConfigSource.GROUP, 2),
+            "consumer.session.timeout.ms": ("45000", ConfigSource.DEFAULT, 1),
+        }
+        for config in found.values():
+            assert (config.config_type, config.read_only) == (ConfigType.INT, False)
+            assert config.documentation
+        synonyms = found["consumer.heartbeat.interval.ms"].synonyms
+        assert [(one.name, one.value, one.source) for one in synonyms] == [
+            ("consumer.heartbeat.interval.ms", "6000", ConfigSource.GROUP),
+            ("group.consumer.heartbeat.interval.ms", "5000", ConfigSource.DEFAULT),
+        ]
+        assert found["consumer.assignment.interval.ms"].synonyms[0].name == (
+            "group.consumer.assignment.interval.ms"
+        )
+
+    run(scenario, Stage(groups=GroupOptions(assignment_interval_ms=0)))
+
+
+def test_groups_of_one_request_do_not_share_what_they_set() -> None:
     async def scenario(stage: Stage) -> None:
         scene = await stage.broker()
-        found = by_name(await describe(scene, ResourceType.GROUP, "g"))
-        assert found["consumer.session.timeout.ms"].value == "45000"
+        key = "consumer.heartbeat.interval.ms"
+        await scene.broker.group_configs.alter("g", lambda _: {key: "6000"})
+        asked = tuple(
+            DescribeConfigsResource(ResourceType.GROUP, name, (key, "nosuch"))
+            for name in ("f", "g", "h")
+        )
+        answer = await scene.ask(DescribeConfigsRequest(asked), DescribeConfigsResponse, 4)
+        values = [[config.value for config in result.configs] for result in answer.results]
+        assert values == [["5000"], ["6000"], ["5000"]]
+
+    run(scenario)
+
+
+def test_without_the_store_a_group_is_not_called_free_of_configs() -> None:
+    async def scenario(stage: Stage) -> None:
+        scene = await stage.broker()
+        taken = scene.steps.taken
+        scene.steps.faults = dict.fromkeys(range(taken, taken + 9), Fault.UNAVAILABLE)
+        found = await describe(scene, ResourceType.GROUP, "g")
+        assert (found.error_code, found.configs) == (ErrorCode.REQUEST_TIMED_OUT, ())
 
     run(scenario)
 

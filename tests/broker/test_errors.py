@@ -42,6 +42,12 @@ def test_a_write_that_certainly_did_not_happen_is_not_called_a_timeout() -> None
     assert code is ErrorCode.NOT_ENOUGH_REPLICAS
 
 
+def test_members_of_groups_hear_a_code_that_they_survive() -> None:
+    for failure in (Unavailable("no"), OutcomeUnknown("?")):
+        code = failure_code(failure, Attempt.COORDINATING)
+        assert code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
 def test_a_refused_change_of_a_topic_keeps_its_own_code() -> None:
     for failure in (TopicExists("x"), InvalidPartitions("x")):
         for attempt in Attempt:

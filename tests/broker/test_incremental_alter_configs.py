@@ -102,7 +102,6 @@ def test_a_list_starts_from_what_the_broker_gives_topics() -> None:
         (resource(("log.retention.ms", SET, "5"), kind=4, name=""), ErrorCode.INVALID_REQUEST),
         (resource(kind=8, name="1"), ErrorCode.INVALID_REQUEST),
         (resource(kind=16, name="m"), ErrorCode.INVALID_REQUEST),
-        (resource(kind=32, name="g"), ErrorCode.INVALID_REQUEST),
         (resource(kind=3, name="x"), ErrorCode.INVALID_REQUEST),
     ],
 )
@@ -174,5 +173,86 @@ def test_without_the_store_a_client_is_told_to_come_again() -> None:
         scene.steps.faults = dict.fromkeys(range(taken, taken + 99), Fault.UNAVAILABLE)
         (found,) = await alter(scene, resource(("retention.ms", SET, "9")))
         assert found.error_code == ErrorCode.REQUEST_TIMED_OUT
+
+    run(scenario)
+
+
+HEARTBEAT, SESSION = "consumer.heartbeat.interval.ms", "consumer.session.timeout.ms"
+
+
+def group(*changes: Change, name: str = "g") -> IncrementalAlterConfigsResource:
+    return resource(*changes, name=name, kind=ResourceType.GROUP)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize(
+    ("changes", "after"),
+    [
+        ([], {SESSION: "50000"}),
+        ([(HEARTBEAT, SET, " 6000")], {SESSION: "50000", HEARTBEAT: "6000"}),
+        ([(SESSION, SET, "55000")], {SESSION: "55000"}),
+        ([(SESSION, DELETE, None)], {}),
+        ([(SESSION, DELETE, None), (HEARTBEAT, SET, "6000")], {HEARTBEAT: "6000"}),
+        ([("nosuch", DELETE, None)], {SESSION: "50000"}),
+    ],
+)
+def test_groups_are_changed(version: int, changes: list[Change], after: dict[str, str]) -> None:
+    async def scenario(stage: Stage) -> None:
+        scene = await stage.broker()
+        await alter(scene, group((SESSION, SET, "50000")))
+        tried = await alter(scene, group(*changes), version=version, validate_only=True)
+        assert scene.broker.group_configs.own("g") == {SESSION: "50000"}
+        done = await alter(scene, group(*changes), version=version)
+        assert tried == done
+        assert (done[0].error_code, done[0].error_message) == (ErrorCode.NONE, None)
+        assert scene.broker.group_configs.own("g") == after
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        (group((HEARTBEAT, SET, "1")), ErrorCode.INVALID_CONFIG),
+        (group((HEARTBEAT, SET, "x")), ErrorCode.INVALID_CONFIG),
+        (group(("nosuch", SET, "1")), ErrorCode.INVALID_CONFIG),
+        (group(("retention.ms", SET, "1")), ErrorCode.INVALID_CONFIG),
+        (group((HEARTBEAT, APPEND, "6000")), ErrorCode.INVALID_CONFIG),
+        (group((HEARTBEAT, SUBTRACT, "6000")), ErrorCode.INVALID_CONFIG),
+        (group(("nosuch", APPEND, "6000")), ErrorCode.INVALID_CONFIG),
+        (group(("cleanup.policy", APPEND, "compact")), ErrorCode.INVALID_CONFIG),
+        (group((HEARTBEAT, SET, "6000"), (SESSION, SET, "1")), ErrorCode.INVALID_CONFIG),
+        (group((HEARTBEAT, SET, None)), ErrorCode.INVALID_REQUEST),
+        (group((HEARTBEAT, 9, "6000")), ErrorCode.INVALID_REQUEST),
+        (group((HEARTBEAT, SET, "6000"), (HEARTBEAT, SET, "6000")), ErrorCode.INVALID_REQUEST),
+        (group((HEARTBEAT, SET, "6000"), name=""), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_a_bad_change_of_a_group_is_refused_whole_and_the_good_one_beside_it_is_made(
+    asked: IncrementalAlterConfigsResource, code: ErrorCode
+) -> None:
+    async def scenario(stage: Stage) -> None:
+        scene = await stage.broker()
+        bad, fine = await alter(scene, asked, group((SESSION, SET, "50000"), name="good"))
+        assert bad.error_code == code
+        assert bad.error_message
+        assert fine.error_code == ErrorCode.NONE
+        assert scene.broker.group_configs.group_ids() == ["good"]
+
+    run(scenario)
+
+
+def test_a_group_and_a_topic_of_one_name_are_two_resources() -> None:
+    async def scenario(stage: Stage) -> None:
+        scene = await stage.broker()
+        await make(scene.broker.topics, "orders")
+        found = await alter(
+            scene,
+            resource(("retention.ms", SET, "9")),
+            group((SESSION, SET, "50000"), name="orders"),
+        )
+        assert [one.error_code for one in found] == [ErrorCode.NONE, ErrorCode.NONE]
+        assert configs(scene) == {"retention.ms": "9"}
+        assert scene.broker.group_configs.own("orders") == {SESSION: "50000"}
 
     run(scenario)

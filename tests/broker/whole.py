@@ -11,6 +11,8 @@ from lakelog.broker.broker import Broker, BrokerOptions
 from lakelog.broker.call import Answer, Call, Later
 from lakelog.broker.fetch_sessions import FetchSessions
 from lakelog.clock import Clock, SeededEntropy, SystemClock
+from lakelog.coordinator.coordinator import Coordinator
+from lakelog.coordinator.options import GroupOptions
 from lakelog.domain.replica import Identity, Replica
 from lakelog.log.log import Log
 from lakelog.meta.memory import MemoryMetadataStore
@@ -18,10 +20,13 @@ from lakelog.meta.port import MetadataStore
 from lakelog.model.ids import BrokerId
 from lakelog.objects.memory import MemoryObjectStore
 from lakelog.objects.port import ObjectStore
+from lakelog.server.surroundings import KnownTopics, LiveBrokers, group_configs
 from lakelog.telemetry import Metrics
 from lakelog.topics.cluster import Cluster, open_cluster
 from lakelog.topics.registry import Topics
 from lakelog.topics.routing import Node
+
+QUICK_GROUPS = GroupOptions(initial_rebalance_delay_ms=0)
 
 ResultT = TypeVar("ResultT")
 
@@ -52,11 +57,26 @@ async def whole_broker(
     log.start()
     cluster = Cluster(stores.metadata, clock, entropy, record)
     await cluster.register(Node(BrokerId(node_id), "127.0.0.1", 9092 + node_id))
+    topics = Topics(stores.metadata, log, clock, entropy)
+    configs = group_configs(stores.metadata, clock, QUICK_GROUPS)
+    groups = Coordinator(
+        replicas,
+        LiveBrokers(cluster, BrokerId(node_id)),
+        KnownTopics(topics),
+        clock,
+        entropy,
+        QUICK_GROUPS,
+        metrics,
+        configs,
+    )
+    groups.start()
     try:
         yield Broker(
             node_id=BrokerId(node_id),
             cluster=cluster,
-            topics=Topics(stores.metadata, log, clock, entropy),
+            topics=topics,
+            groups=groups,
+            group_configs=configs,
             log=log,
             clock=clock,
             entropy=entropy,
@@ -65,6 +85,7 @@ async def whole_broker(
             fetch_sessions=FetchSessions(entropy),
         )
     finally:
+        await groups.close()
         await cluster.leave()
         await log.close(timeout_s=5)
         for replica in replicas:

@@ -154,6 +154,15 @@ def invalid_topics(theirs: Plain, ours: Plain) -> None:
     assert ours == theirs
 
 
+def configs_of_groups(theirs: Plain, ours: Plain) -> None:
+    (our_result,) = ours["results"]
+    newer = [config for config in our_result["configs"] if "assignment" in config["name"]]
+    assert [config["value"] for config in newer] == ["1000"]
+    our_result["configs"] = [config for config in our_result["configs"] if config not in newer]
+    assert len(our_result["configs"]) == 2
+    fewer_configs(theirs, ours)
+
+
 def fewer_configs(theirs: Plain, ours: Plain) -> None:
     (their_result,), (our_result,) = theirs["results"], ours["results"]
     assert all(config in their_result["configs"] for config in our_result["configs"])
@@ -174,7 +183,12 @@ def our_ranges(theirs: Plain, ours: Plain) -> None:
     for entry in ours["api_keys"]:
         recorded_range = ranges[entry["api_key"]]
         assert entry["min_version"] == recorded_range["min_version"]
-        newer = entry["api_key"] in {ApiKey.LIST_OFFSETS, ApiKey.DESCRIBE_LOG_DIRS}
+        newer = entry["api_key"] in {
+            ApiKey.LIST_OFFSETS,
+            ApiKey.DESCRIBE_LOG_DIRS,
+            ApiKey.OFFSET_COMMIT,
+            ApiKey.OFFSET_FETCH,
+        }
         assert entry["max_version"] - recorded_range["max_version"] == newer
     names = {feature["name"] for feature in theirs["supported_features"]}
     assert {feature["name"] for feature in ours["supported_features"]} <= names
@@ -186,7 +200,7 @@ DIFFERENT: dict[int, tuple[str, Callable[[Plain, Plain], None]]] = {
     16: ("we advertise what we serve, in the ranges of 4.3", our_ranges),
     21: ("a broker's configs are in its file", read_only),
     23: ("there are no dynamic broker configs", fewer_configs),
-    26: ("groups have no share and streams configs", fewer_configs),
+    26: ("groups have the configs of 4.3, without share and streams", configs_of_groups),
     27: ("our message says what is wrong", code_of(ErrorCode.INVALID_REQUEST, "results")),
     29: ("client metrics are not served", fewer_configs),
     40: ("any replication factor is accepted and reported (3.1, #41)", any_replication),

@@ -1,7 +1,7 @@
 """AlterConfigs (33), versions 0 to 2.
 
-Replaces all configs of a topic by those of the request, so it is deprecated for
-IncrementalAlterConfigs. Resources other than topics are 42; see `alteration`.
+Replaces all configs of a topic or group by those of the request, so it is deprecated for
+IncrementalAlterConfigs. Other resources are 42; see `alteration`.
 """
 
 from collections.abc import Mapping

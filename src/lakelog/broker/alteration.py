@@ -1,7 +1,7 @@
 """What AlterConfigs and IncrementalAlterConfigs share: which resources can be altered, and how.
 
-Only topics can. A broker's configs are in its configuration file; loggers, client metrics and
-groups have no configs that are kept.
+Topics and groups can, groups whether they are there or not. A broker's configs are in its
+configuration file; loggers and client metrics have no configs that are kept.
 """
 
 from collections import Counter
@@ -19,14 +19,13 @@ if TYPE_CHECKING:
     from lakelog.broker.broker import Broker
 
 Alteration = Callable[[Mapping[str, str]], dict[str, str]]
-"""From a topic's own configs to what they shall be."""
+"""From the own configs of a topic or group to what they shall be."""
 
 TWICE: Final = Fault(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
 _FIXED: Final = {
     ResourceType.BROKER: "The configs of a broker are set in its configuration file.",
     ResourceType.BROKER_LOGGER: "The loggers of a broker are set in its configuration file.",
     ResourceType.CLIENT_METRICS: "Client metrics are not served.",
-    ResourceType.GROUP: "The configs of a group cannot be altered.",
 }
 
 
@@ -57,16 +56,26 @@ async def alter(
 
     async def work() -> None:
         kind, name = resource
-        if kind != ResourceType.TOPIC:
+        if kind not in {ResourceType.TOPIC, ResourceType.GROUP}:
             known = [fixed for fixed in _FIXED if fixed == kind]
             raise InvalidChange(_FIXED[known[0]] if known else f"Unknown resource type {kind}")
         if not name:
-            raise InvalidChange("Default topic resources are not allowed.")
-        names.check(name)
-        topic = broker.topics.cached(name)
-        if topic is None:
-            settings(alteration({}))  # as in Kafka, a wrong config is worse than a wrong topic
-            raise UnknownTopic(f"The topic '{name}' does not exist.")
-        await broker.topics.alter(topic, alteration, validate_only=validate_only)
+            noun = ResourceType(kind).name.lower()
+            raise InvalidChange(f"Default {noun} resources are not allowed.")
+        if kind == ResourceType.GROUP:
+            await broker.group_configs.alter(name, alteration, validate_only=validate_only)
+            return
+        await _alter_topic(broker, name, alteration, validate_only=validate_only)
 
     return await deadline.attempt(work)
+
+
+async def _alter_topic(
+    broker: "Broker", name: str, alteration: Alteration, *, validate_only: bool
+) -> None:
+    names.check(name)
+    topic = broker.topics.cached(name)
+    if topic is None:
+        settings(alteration({}))  # as in Kafka, a wrong config is worse than a wrong topic
+        raise UnknownTopic(f"The topic '{name}' does not exist.")
+    await broker.topics.alter(topic, alteration, validate_only=validate_only)

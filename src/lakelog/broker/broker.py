@@ -8,9 +8,11 @@ from lakelog.model.ids import BrokerId
 if TYPE_CHECKING:
     from lakelog.broker.fetch_sessions import FetchSessions
     from lakelog.clock import Clock, Entropy
+    from lakelog.coordinator.coordinator import Coordinator
     from lakelog.log.log import Log
     from lakelog.telemetry import Metrics
     from lakelog.topics.cluster import Cluster
+    from lakelog.topics.group_configs import GroupConfigs
     from lakelog.topics.registry import Topics
 
 
@@ -41,6 +43,8 @@ class Broker:
     node_id: BrokerId
     cluster: "Cluster"
     topics: "Topics"
+    groups: "Coordinator"
+    group_configs: "GroupConfigs"
     log: "Log"
     clock: "Clock"
     entropy: "Entropy"

@@ -1,7 +1,8 @@
 """What configs belong to: the kinds of resources, and the configs of a broker and of a group.
 
 A broker's configs are what tools read to know how it is set up; they are set in its configuration
-file and cannot be altered by clients, so every one is read-only.
+file and cannot be altered by clients, so every one is read-only. A group's are what it sets itself,
+then what the operator chose for all groups, then the default.
 """
 
 from collections.abc import Mapping
@@ -12,8 +13,11 @@ from typing import TYPE_CHECKING, Final
 from lakelog.broker.describe_topic_partitions import PARTITIONS_MAX
 from lakelog.broker.fetch import RESPONSE_BYTES_MAX
 from lakelog.broker.fetch_sessions import SESSIONS_MAX
+from lakelog.groups.settings import GroupSettings
 from lakelog.topics.config_values import ConfigSource, ConfigType, show
 from lakelog.topics.configs import DEFINITIONS
+from lakelog.topics.group_settings import DEFINITIONS as GROUP_DEFINITIONS
+from lakelog.topics.group_settings import default_values
 from lakelog.topics.settings import Synonym
 from lakelog.wire.framing import REQUEST_LIMITS
 
@@ -55,24 +59,29 @@ def broker_entries(broker: "Broker") -> list[Entry]:
     return sorted(found, key=lambda entry: entry.name)
 
 
-def group_entries() -> list[Entry]:
-    """The configs of a consumer group, known or not: nothing but defaults."""
-    return [
-        Entry(
-            "consumer.heartbeat.interval.ms",
-            "5000",
-            _I,
-            ConfigSource.DEFAULT,
-            "How often a member of a consumer group reports.",
-        ),
-        Entry(
-            "consumer.session.timeout.ms",
-            "45000",
-            _I,
-            ConfigSource.DEFAULT,
-            "How long a member may be silent before it is taken for gone.",
-        ),
-    ]
+def group_entries(own: Mapping[str, str], defaults: GroupSettings) -> list[Entry]:
+    """The configs of a group with these of its own, by name; whether it is there or not."""
+    chosen = default_values(defaults)
+    found = []
+    for name, definition in GROUP_DEFINITIONS.items():
+        assert definition.broker_name is not None, name
+        assert isinstance(definition.default, int), name
+        above = _chosen(definition.broker_name, chosen[name], definition.default, "")
+        synonyms = above.synonyms
+        if name in own:
+            synonyms = (Synonym(name, own[name], ConfigSource.GROUP), *synonyms)
+        first = synonyms[0]
+        found.append(
+            Entry(
+                name,
+                first.value,
+                definition.type,
+                first.source,
+                definition.documentation,
+                synonyms,
+            )
+        )
+    return found
 
 
 def _identity(broker: "Broker") -> list[Entry]:

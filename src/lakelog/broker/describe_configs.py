@@ -2,14 +2,15 @@
 
 Null and empty keys ask for all; keys that are unknown are left out. Topics have Kafka's configs and
 ours, with their source; a broker describes itself (its id, or "" for the dynamic defaults, of which
-there are none), other ids are 42. Groups have their defaults, known or not; loggers and client
-metrics have nothing to show. Synonyms go out when asked for, types and documentation from v3 on.
+there are none), other ids are 42. Groups have their own configs or defaults, whether there is such
+a group or not; loggers and client metrics have nothing to show. Synonyms go out when asked for,
+types and documentation from v3 on.
 
 Limit: an answer has about `ANSWER_BYTES_MAX`, and what does not fit is 44.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lakelog.broker.administration import Deadline, Fault
@@ -46,9 +47,13 @@ async def handle(
     broker: "Broker", call: Call, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
     """The configs of each resource."""
-    stale = None
-    if any(asked.resource_type == ResourceType.TOPIC for asked in request.resources):
-        stale = await Deadline(broker, call).attempt(broker.topics.current)
+    kinds = {asked.resource_type for asked in request.resources}
+    deadline = Deadline(broker, call)
+    stale: dict[int, Fault | None] = {}
+    if ResourceType.TOPIC in kinds:
+        stale[ResourceType.TOPIC] = await deadline.attempt(broker.topics.current)
+    if ResourceType.GROUP in kinds:
+        stale[ResourceType.GROUP] = await deadline.attempt(broker.group_configs.current)
     description = _Description(broker, request, stale)
     results = []
     for number, asked in enumerate(request.resources, 1):
@@ -62,7 +67,7 @@ class _Description:
     """One DescribeConfigs request; resources with the same configs share what is shown."""
 
     def __init__(
-        self, broker: "Broker", request: DescribeConfigsRequest, stale: Fault | None
+        self, broker: "Broker", request: DescribeConfigsRequest, stale: Mapping[int, Fault | None]
     ) -> None:
         self._broker = broker
         self._synonyms = request.include_synonyms
@@ -105,14 +110,15 @@ class _Description:
                 return ()
             case ResourceType.GROUP:
                 _check_named(asked.resource_name, "Group name must not be empty")
-                return self._show(("group", keys), group_entries(), keys)
+                return self._group(asked.resource_name, keys)
             case _:
                 raise InvalidChange(f"Unknown resource type {asked.resource_type}")
 
     def _topic(self, name: str, keys: frozenset[str]) -> Shown | Fault:
         names.check(name)
-        if self._stale is not None:
-            return self._stale
+        stale = self._stale[ResourceType.TOPIC]
+        if stale is not None:
+            return stale
         topic = self._broker.topics.cached(name)
         if topic is None:
             return Fault(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
@@ -128,6 +134,15 @@ class _Description:
             for found in described(topic.configs, self._broker.topics.defaults)
         ]
         return self._show((*sorted(topic.configs.items()), keys), entries, keys)
+
+    def _group(self, group_id: str, keys: frozenset[str]) -> Shown | Fault:
+        stale = self._stale[ResourceType.GROUP]
+        if stale is not None:
+            return stale
+        configs = self._broker.group_configs
+        own = configs.own(group_id)
+        entries = group_entries(own, configs.defaults)
+        return self._show(("group", *sorted(own.items()), keys), entries, keys)
 
     def _check_own_id(self, name: str, alternative: str) -> None:
         own = self._broker.node_id

@@ -36,6 +36,7 @@ class Attempt(Enum):
     READING = auto()  # Fetch, ListOffsets and the other questions about a partition
     ADMINISTERING = auto()  # topics, configs, DeleteRecords
     NUMBERING = auto()  # InitProducerId
+    COORDINATING = auto()  # groups and their offsets
 
 
 def unknown_code(*, by_id: bool) -> ErrorCode:
@@ -102,9 +103,9 @@ def _unknown_outcome_code(attempt: Attempt) -> ErrorCode:
     match attempt:
         case Attempt.APPENDING | Attempt.ADMINISTERING:
             return ErrorCode.REQUEST_TIMED_OUT
-        case Attempt.READING | Attempt.NUMBERING:
-            # A read changes nothing, and a block of ids that was perhaps taken is never used:
-            # both are safe to repeat.
+        case Attempt.READING | Attempt.NUMBERING | Attempt.COORDINATING:
+            # A read changes nothing, a block of ids that was perhaps taken is never used, and what
+            # a group was told says what it was made for: all are safe to repeat.
             return _nothing_written_code(attempt)
         case _:
             assert_never(attempt)
@@ -123,5 +124,8 @@ def _nothing_written_code(attempt: Attempt) -> ErrorCode:
         case Attempt.NUMBERING:
             # What Kafka answers while it has no block of ids.
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        case Attempt.COORDINATING:
+            # One of the few codes that members of groups survive in every version (row 81).
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
         case _:
             assert_never(attempt)

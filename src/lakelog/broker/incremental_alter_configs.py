@@ -1,8 +1,9 @@
 """IncrementalAlterConfigs (44), versions 0 to 1.
 
 SET, DELETE, and on lists APPEND and SUBTRACT, which start from the default where a topic sets
-nothing. One key twice, a null value or an unknown operation is 42, an unknown key or APPEND to what
-is no list 40. Resources other than topics are 42; see `alteration`.
+nothing; no config of a group is a list. One key twice, a null value or an unknown operation is 42,
+an unknown key or APPEND to what is no list 40; a group may DELETE what is unknown, as in Kafka.
+Resources other than topics and groups are 42; see `alteration`.
 """
 
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from lakelog.broker.administration import Deadline, Fault
 from lakelog.broker.alteration import TWICE, Alteration, alter, check_names, repeated
 from lakelog.broker.call import Call
+from lakelog.broker.config_resources import ResourceType
 from lakelog.model.errors import ErrorCode
 from lakelog.topics.config_values import ConfigType, show
 from lakelog.topics.configs import DEFINITIONS
@@ -68,7 +70,7 @@ def _changes(asked: IncrementalAlterConfigsResource, defaults: Mapping[str, str]
         )
         changed = dict(configs)
         for config in asked.configs:
-            if config.name not in DEFINITIONS:
+            if asked.resource_type == ResourceType.TOPIC and config.name not in DEFINITIONS:
                 raise InvalidConfig(f"Unknown topic config name: {config.name}")
             _apply(config, changed, defaults)
         return changed
@@ -88,11 +90,12 @@ def _apply(
         case Operation.DELETE:
             configs.pop(name, None)
         case Operation.APPEND | Operation.SUBTRACT as operation:
-            if DEFINITIONS[name].type is not ConfigType.LIST:
+            definition = DEFINITIONS.get(name)
+            if definition is None or definition.type is not ConfigType.LIST:
                 raise InvalidConfig(
                     f"Can't {Operation(operation).name} to key {name} because its type is not LIST."
                 )
-            present = configs.get(name, defaults.get(name, show(DEFINITIONS[name].default)))
+            present = configs.get(name, defaults.get(name, show(definition.default)))
             configs[name] = _list(present, value, appending=operation == Operation.APPEND)
         case _:
             raise InvalidChange(f"Unknown operations type {config.config_operation}")

@@ -2,7 +2,7 @@
 
 Version 0 lists client metrics, of which there are none. Version 1 names the types it wants, an
 empty list for all; a type that is unknown is 35. Topics are listed by name, brokers and their
-loggers by id; groups have no configs of their own, so none is listed.
+loggers by id, and groups that set something themselves, whether they are there or not.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -34,8 +34,9 @@ async def handle(
     if not wanted <= _ALL:
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     found: list[ConfigResource] = []
+    deadline = Deadline(broker, call)
     if ResourceType.TOPIC in wanted:
-        stale = await Deadline(broker, call).attempt(broker.topics.current)
+        stale = await deadline.attempt(broker.topics.current)
         if stale is not None:
             return ListConfigResourcesResponse(error_code=stale.code)
         found += (
@@ -44,4 +45,12 @@ async def handle(
     for kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
         if kind in wanted:
             found += (ConfigResource(str(node.id), kind) for node in broker.cluster.nodes())
+    if ResourceType.GROUP in wanted:
+        stale = await deadline.attempt(broker.group_configs.current)
+        if stale is not None:
+            return ListConfigResourcesResponse(error_code=stale.code)
+        found += (
+            ConfigResource(group_id, ResourceType.GROUP)
+            for group_id in broker.group_configs.group_ids()
+        )
     return ListConfigResourcesResponse(config_resources=tuple(found))

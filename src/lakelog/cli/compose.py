@@ -63,6 +63,7 @@ def node_options(options: Options) -> NodeOptions:
         log=options.log,
         domain=options.domain,
         topics=options.topics.defaults(),
+        groups=options.groups,
     )
 
 

@@ -15,6 +15,14 @@ KAFKA_NAMES: Final = {
     "broker.id": "broker.id",
     "broker.rack": "broker.zone",
     "default.replication.factor": "topics.default_replication_factor",
+    "group.consumer.assignment.interval.ms": "groups.assignment_interval_ms",
+    "group.consumer.heartbeat.interval.ms": "groups.consumer_heartbeat_interval_ms",
+    "group.consumer.max.size": "groups.consumer_members_max",
+    "group.consumer.session.timeout.ms": "groups.consumer_session_timeout_ms",
+    "group.initial.rebalance.delay.ms": "groups.initial_rebalance_delay_ms",
+    "group.max.session.timeout.ms": "groups.session_timeout_max_ms",
+    "group.max.size": "groups.members_max",
+    "group.min.session.timeout.ms": "groups.session_timeout_min_ms",
     "listeners": "broker.listen",
     "log.cleanup.policy": "topics.cleanup_policy",
     "log.message.timestamp.type": "topics.message_timestamp_type",
@@ -25,6 +33,8 @@ KAFKA_NAMES: Final = {
     "message.max.bytes": "topics.max_message_bytes",
     "node.id": "broker.id",
     "num.partitions": "topics.num_partitions",
+    "offset.metadata.max.bytes": "groups.offset_metadata_characters_max",
+    "offsets.retention.check.interval.ms": "groups.offsets_retention_check_ms",
     "producer.id.expiration.ms": "log.producer_expiry_ms",
 }
 """Names from Kafka's `server.properties` whose meaning is the same here."""

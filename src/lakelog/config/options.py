@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from lakelog.coordinator.options import GroupOptions
 from lakelog.domain.options import DomainOptions
 from lakelog.log.options import LogOptions
 from lakelog.server.address import Address
@@ -126,6 +127,7 @@ class Options:
     objects: ObjectsSection = ObjectsSection()
     features: FeaturesSection = FeaturesSection()
     topics: TopicsSection = field(default_factory=TopicsSection)
+    groups: GroupOptions = field(default_factory=GroupOptions)
     log: LogOptions = field(default_factory=LogOptions)
     domain: DomainOptions = field(default_factory=DomainOptions)
     server: ServerOptions = field(default_factory=ServerOptions)

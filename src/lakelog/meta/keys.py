@@ -1,22 +1,33 @@
 """Names of the keys and logs, in one place. Pure.
 
-Topic names obey `[a-zA-Z0-9._-]` before they come here, so a name is a key segment as it is.
+Topic names obey `[a-zA-Z0-9._-]` before they come here, so a name is a key segment as it is. The id
+of a group may be anything of any length, so its key has the hash of it, and the value the id.
 """
 
+from hashlib import blake2b
 from typing import Final
 
 ROOT: Final = "/lakelog/v1"
 CLUSTER: Final = f"{ROOT}/cluster"
 TOPICS: Final = f"{ROOT}/topics/"
 TOPICS_REVISION: Final = f"{ROOT}/topics-revision"
+GROUP_CONFIGS: Final = f"{ROOT}/group-configs/"
+GROUP_CONFIGS_REVISION: Final = f"{ROOT}/group-configs-revision"
 BROKERS: Final = f"{ROOT}/brokers/"
 NEXT_STREAM: Final = f"{ROOT}/counters/streams"
 NEXT_PRODUCER: Final = f"{ROOT}/counters/producers"
+
+_HASH_BYTES: Final = 20
 
 
 def topic(name: str) -> str:
     """The key of a topic."""
     return f"{TOPICS}{name}"
+
+
+def group_configs(group_id: str) -> str:
+    """The key of what a group sets itself."""
+    return f"{GROUP_CONFIGS}{blake2b(group_id.encode(), digest_size=_HASH_BYTES).hexdigest()}"
 
 
 def broker(broker_id: int) -> str:

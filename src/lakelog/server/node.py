@@ -19,6 +19,8 @@ from lakelog.broker.broker import Broker, BrokerOptions
 from lakelog.broker.call import Answer, Call, Later
 from lakelog.broker.fetch_sessions import FetchSessions
 from lakelog.clock import Clock, Entropy, Tasks
+from lakelog.coordinator.coordinator import Coordinator
+from lakelog.coordinator.options import GroupOptions
 from lakelog.domain.options import DomainOptions
 from lakelog.domain.replica import Identity, Replica
 from lakelog.log.log import Log
@@ -34,6 +36,7 @@ from lakelog.server.address import Address
 from lakelog.server.index_view import describe
 from lakelog.server.listener import Listener
 from lakelog.server.options import ServerOptions
+from lakelog.server.surroundings import KnownTopics, LiveBrokers, group_configs
 from lakelog.server.watched import WatchedObjects
 from lakelog.telemetry import Metrics, event
 from lakelog.topics.cluster import Cluster, open_cluster
@@ -67,6 +70,7 @@ class NodeOptions:
     log: LogOptions = field(default_factory=LogOptions)
     domain: DomainOptions = field(default_factory=DomainOptions)
     topics: TopicDefaults = field(default_factory=TopicDefaults)
+    groups: GroupOptions = field(default_factory=GroupOptions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +119,12 @@ class Node:
         # Before the first record under our name: it would fence whoever has the name by right.
         self._cluster = Cluster(world.store, world.clock, world.entropy, record)
         await self._cluster.claim(self._own_node())
+        self._tasks.spawn(self._cluster.run(), name="cluster")
         writer = f"broker-{options.broker_id}"
         for domain in range(record.domains):
             identity = Identity(record.cluster_id, domain, writer)
             replica = Replica(identity, world.store, self._objects, world.clock, options.domain)
+            replica.holds_name = self._holds_name
             position = self.metrics.position.labels(str(domain))
             position.set_function(functools.partial(_position, replica))
             self._replicas.append(replica)
@@ -132,34 +138,54 @@ class Node:
             options=options.log,
             metrics=self.metrics,
         )
-        topics = Topics(world.store, self._log, world.clock, world.entropy, options.topics)
-        self._broker = Broker(
-            node_id=BrokerId(options.broker_id),
-            cluster=self._cluster,
+        self._broker = self._assemble(self._cluster, self._log)
+        await self._open(self._broker)
+
+    def _assemble(self, cluster: Cluster, own_log: Log) -> Broker:
+        """Everything that answers requests, put together; nothing of it runs yet."""
+        world, options = self._world, self._options
+        own_id = BrokerId(options.broker_id)
+        topics = Topics(world.store, own_log, world.clock, world.entropy, options.topics)
+        configs = group_configs(world.store, world.clock, options.groups)
+        groups = Coordinator(
+            self._replicas,
+            LiveBrokers(cluster, own_id),
+            KnownTopics(topics),
+            world.clock,
+            world.entropy,
+            options.groups,
+            self.metrics,
+            configs,
+        )
+        groups.expire_offsets_if(self._is_clock_right)
+        return Broker(
+            node_id=own_id,
+            cluster=cluster,
             topics=topics,
-            log=self._log,
+            groups=groups,
+            group_configs=configs,
+            log=own_log,
             clock=world.clock,
             entropy=world.entropy,
             metrics=self.metrics,
             options=options.broker,
             fetch_sessions=FetchSessions(world.entropy),
         )
-        await self._open(self._broker)
 
     async def _open(self, broker: Broker) -> None:
         """Become known, accept clients, and keep house."""
         await broker.topics.current()
+        await broker.group_configs.current()
         await broker.cluster.register(self._own_node())
-        for replica in self._replicas:
-            replica.holds_name = self._holds_name
         broker.log.start()
+        broker.groups.start()
         await self._listener.serve()
         self.serving = True
         broker.log.start_retention(functools.partial(policies, broker.topics))
-        self._tasks.spawn(broker.cluster.run(), name="cluster")
         self._tasks.spawn(broker.topics.run(), name="topics")
+        self._tasks.spawn(broker.group_configs.run(), name="group configs")
         self._tasks.spawn(self._load_kernels(), name="kernels")
-        for watched in (self._listener.failed, broker.log.failed):
+        for watched in (self._listener.failed, broker.log.failed, broker.groups.failed):
             self._tasks.spawn(watched(), name="watch")
         for replica in self._replicas:
             self._tasks.spawn(replica.failed(), name="watch")
@@ -174,6 +200,7 @@ class Node:
         self.draining = True
         if self._broker is not None:
             self._broker.fetch_sessions.draining = True
+            self._broker.groups.drain()
             self._broker.log.wake_all()
         await self._listener.drain()
 
@@ -182,6 +209,8 @@ class Node:
         self.draining = True
         self.serving = False
         await self._listener.close()
+        if self._broker is not None:
+            await self._broker.groups.close()
         if self._log is not None:
             await self._log.close(timeout_s=CLOSE_S)
         if self._cluster is not None:
@@ -220,6 +249,11 @@ class Node:
         """Whether our session lives, so that no other broker may have our id."""
         cluster = self._cluster
         return cluster is not None and self._world.clock.monotonic_s() < cluster.alive_until_s
+
+    async def _is_clock_right(self) -> bool:
+        """Rule 20: what is deleted by age is deleted only by a clock that is the store's."""
+        skew_ms = await self._objects.clock_skew_ms()
+        return abs(skew_ms) <= self._options.log.clock_skew_max_ms
 
     def _broker_trouble(self) -> str | None:
         if self.draining:

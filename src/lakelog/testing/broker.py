@@ -20,6 +20,7 @@ from typing import Any, Final, Self, TypeVar
 
 from lakelog.broker.broker import BrokerOptions
 from lakelog.clock import SystemClock, SystemEntropy
+from lakelog.coordinator.options import GroupOptions
 from lakelog.log.options import LogOptions
 from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.meta.sqlite import SqliteMetadataStore
@@ -52,6 +53,7 @@ class EmbeddedOptions:
     listen: Address = ANY_PORT
     broker: BrokerOptions = field(default_factory=BrokerOptions)
     log: LogOptions = field(default_factory=lambda: LogOptions(linger_ms=0))
+    groups: GroupOptions = field(default_factory=lambda: GroupOptions(initial_rebalance_delay_ms=0))
 
 
 class EmbeddedBroker:
@@ -171,6 +173,7 @@ class EmbeddedBroker:
             machine=platform.node(),
             broker=options.broker,
             log=options.log,
+            groups=options.groups,
         )
         async with _open_world(options.data) as world:
             node = Node(world, node_options)

@@ -1,0 +1,105 @@
+"""DescribeGroups (15), versions 0 to 6.
+
+Groups of the classic protocol. One that there is not, or that is of the consumer protocol, is in
+state Dead: up to v5 without an error, in v6 with 69 and a message (row 75). Members' metadata and
+assignments, and the protocol, are told only while the group is stable. Operations are answered from
+v3 on when asked for, except with an error. A group that stands twice is described once. Ignored:
+nothing.
+
+Each group is told after a proof of currency for its domain; without one it is 15.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from lakelog.broker.call import Call
+from lakelog.broker.group_calls import check_named
+from lakelog.broker.group_reads import (
+    DEAD,
+    GROUP_OPERATIONS,
+    classic_state,
+    group_of,
+    unproven,
+)
+from lakelog.broker.nodes import NO_OPERATIONS
+from lakelog.groups.classic_members import metadata_of
+from lakelog.groups.state import ClassicGroup, ClassicMember, ClassicState, Group
+from lakelog.model.errors import ErrorCode
+from lakelog.wire.messages.describe_groups import (
+    DescribedGroupMember,
+    DescribeGroupsDescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+
+if TYPE_CHECKING:
+    from lakelog.broker.broker import Broker
+
+FIRST_VERSION_WITH_NOT_FOUND: Final = 6
+
+
+async def handle(
+    broker: "Broker", call: Call, request: DescribeGroupsRequest
+) -> DescribeGroupsResponse:
+    """Describe each group."""
+    check_named(request.groups)
+    group_ids = tuple(dict.fromkeys(request.groups))
+    stale = await unproven(broker, call, group_ids)
+    operations = GROUP_OPERATIONS if request.include_authorized_operations else NO_OPERATIONS
+    described = []
+    for group_id in group_ids:
+        if group_id in stale:
+            described.append(_failed(group_id))
+            continue
+        group = group_of(broker, group_id)
+        if isinstance(group, ClassicGroup):
+            described.append(_described(group, operations))
+        elif call.version < FIRST_VERSION_WITH_NOT_FOUND:
+            described.append(_dead(group_id, operations))
+        else:
+            described.append(_not_found(group_id, group))
+    return DescribeGroupsResponse(groups=tuple(described))
+
+
+def _failed(group_id: str) -> DescribeGroupsDescribedGroup:
+    return DescribeGroupsDescribedGroup(
+        error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, group_id=group_id
+    )
+
+
+def _dead(group_id: str, operations: int) -> DescribeGroupsDescribedGroup:
+    return DescribeGroupsDescribedGroup(
+        group_id=group_id, group_state=DEAD, authorized_operations=operations
+    )
+
+
+def _not_found(group_id: str, group: Group | None) -> DescribeGroupsDescribedGroup:
+    problem = "not found" if group is None else "is not a classic group"
+    return DescribeGroupsDescribedGroup(
+        error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+        error_message=f"Group {group_id} {problem}.",
+        group_id=group_id,
+        group_state=DEAD,
+    )
+
+
+def _described(group: ClassicGroup, operations: int) -> DescribeGroupsDescribedGroup:
+    protocol = group.protocol_name if group.state is ClassicState.STABLE else None
+    return DescribeGroupsDescribedGroup(
+        group_id=group.group_id,
+        group_state=classic_state(group),
+        protocol_type=group.protocol_type,
+        protocol_data=protocol or "",
+        members=tuple(_member(member, protocol) for member in group.members.values()),
+        authorized_operations=operations,
+    )
+
+
+def _member(member: ClassicMember, protocol: str | None) -> DescribedGroupMember:
+    return DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=b"" if protocol is None else metadata_of(member, protocol),
+        member_assignment=member.assignment,
+    )

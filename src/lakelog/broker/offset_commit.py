@@ -1,0 +1,128 @@
+"""OffsetCommit (8), versions 2 to 10.
+
+Topics by name, from v10 on by id. Offsets are kept under the topic's id (K12). Refused partition by
+partition, while the others go on: an unknown topic (by name 3, by id 100) or partition (3), and
+metadata that is too long (12, counted in UTF-16 units as Java does). Whether the member may commit
+is judged where the commit is applied, for the whole request; v9 knows the codes of the consumer
+protocol. A request with nothing left to commit is not judged.
+
+Null metadata is the empty one. A leader epoch is kept only as far as Metadata shows one (row 59).
+Any offset is kept, also a negative one. Ignored: `retention_time_ms` (v2 to v4), as retention is
+the broker's.
+"""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from lakelog.broker.call import Answer, Call, Later
+from lakelog.broker.errors import Attempt
+from lakelog.broker.group_calls import answered
+from lakelog.broker.lookup import TopicFinder, check_count
+from lakelog.domain.writer import EVENT_BYTES_MAX
+from lakelog.groups.events import CommitOffsets, encode_group_event
+from lakelog.model.errors import ErrorCode
+from lakelog.model.ids import LEADER_EPOCH
+from lakelog.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from lakelog.broker.broker import Broker
+    from lakelog.topics.topic import Topic
+
+FIRST_VERSION_BY_ID: Final = 10
+EVENT_GROWTH_MAX: Final = 4
+"""An event has less than so many times the bytes of its request."""
+
+UTF_16_UNITS_MAX_PER_CHARACTER: Final = 2
+UTF_16_UNIT_BYTES: Final = 2
+
+
+async def handle(broker: "Broker", call: Call, request: OffsetCommitRequest) -> Answer | Later:
+    """Keep the group's offsets."""
+    check_count(topic.partitions for topic in request.topics)
+    commit = _Commit(request, broker.groups.options.offset_metadata_characters_max)
+    finder = TopicFinder(broker, Attempt.COORDINATING)
+    for topic in request.topics:
+        by_id = call.version >= FIRST_VERSION_BY_ID
+        commit.add(topic, await finder.find(topic.topic_id if by_id else topic.name))
+    if not commit.offsets:
+        return commit.response(ErrorCode.NONE)
+    event = commit.event(api_version=call.version, time_ms=broker.clock.now_ms())
+    if _is_too_large(event, call.request_bytes):
+        return commit.response(ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
+    return answered(broker.groups.commit(event), commit.response)
+
+
+def _is_too_large(event: CommitOffsets, request_bytes: int) -> bool:
+    """Whether no record could hold it; only large ones are measured, as measuring is encoding."""
+    if request_bytes * EVENT_GROWTH_MAX <= EVENT_BYTES_MAX:
+        return False
+    return len(encode_group_event(event)) > EVENT_BYTES_MAX
+
+
+@dataclass(slots=True)
+class _Commit:
+    """One OffsetCommit request: what is left to commit, and the codes of what is not."""
+
+    request: OffsetCommitRequest
+    characters_max: int
+    offsets: list[tuple[bytes, int, int, int, str]] = field(default_factory=list)
+    codes: list[list[ErrorCode]] = field(default_factory=list)
+
+    def add(self, topic: OffsetCommitRequestTopic, found: "Topic | ErrorCode") -> None:
+        """Take in the partitions of a topic, or the code for all of them."""
+        if isinstance(found, ErrorCode):
+            self.codes.append([found] * len(topic.partitions))
+        else:
+            self.codes.append([self._add(found, partition) for partition in topic.partitions])
+
+    def _add(self, topic: "Topic", partition: OffsetCommitRequestPartition) -> ErrorCode:
+        index = partition.partition_index
+        if topic.stream(index) is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        metadata = partition.committed_metadata or ""
+        if not _fits(metadata, self.characters_max):
+            return ErrorCode.OFFSET_METADATA_TOO_LARGE
+        epoch = min(max(partition.committed_leader_epoch, -1), LEADER_EPOCH)
+        self.offsets.append((topic.id, index, partition.committed_offset, epoch, metadata))
+        return ErrorCode.NONE
+
+    def event(self, *, api_version: int, time_ms: int) -> CommitOffsets:
+        """What the log is told."""
+        return CommitOffsets(
+            group_id=self.request.group_id,
+            member_id=self.request.member_id,
+            instance_id=self.request.group_instance_id,
+            generation=self.request.generation_id_or_member_epoch,
+            api_version=api_version,
+            time_ms=time_ms,
+            offsets=tuple(self.offsets),
+        )
+
+    def response(self, judged: ErrorCode) -> OffsetCommitResponse:
+        """The answer when the commit of what was left was judged so."""
+        return OffsetCommitResponse(
+            topics=tuple(
+                OffsetCommitResponseTopic(
+                    topic_id=topic.topic_id,
+                    name=topic.name,
+                    partitions=tuple(
+                        OffsetCommitResponsePartition(partition.partition_index, code or judged)
+                        for partition, code in zip(topic.partitions, codes, strict=True)
+                    ),
+                )
+                for topic, codes in zip(self.request.topics, self.codes, strict=True)
+            )
+        )
+
+
+def _fits(metadata: str, characters_max: int) -> bool:
+    if len(metadata) * UTF_16_UNITS_MAX_PER_CHARACTER <= characters_max:
+        return True
+    return len(metadata.encode("utf-16-le")) <= characters_max * UTF_16_UNIT_BYTES

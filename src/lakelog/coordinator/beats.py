@@ -1,0 +1,149 @@
+"""Heartbeats of consumer groups: answered from our own state if they change nothing (K8).
+
+A heartbeat that changes something is written, and its answer is the outcome. If the group then
+needs a target that may come at once, the answer waits for it a little, so that a member that joins
+gets its partitions with its first answer, as it does from Kafka. Bad news (unknown, fenced) are
+given only after the log was read to its end: our state may be a moment behind.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from msgspec.structs import replace
+
+from lakelog.clock import Clock, Tasks
+from lakelog.coordinator.asks import JOINS
+from lakelog.coordinator.desk import Desk
+from lakelog.coordinator.outbox import Heard
+from lakelog.coordinator.owner import Owner
+from lakelog.groups.consumer import needs_target
+from lakelog.groups.events import Beat
+from lakelog.groups.outcomes import Beaten
+from lakelog.groups.state import ConsumerGroup
+from lakelog.model.errors import ErrorCode
+from lakelog.model.failures import Unavailable
+
+TARGET_S: Final = 2.0
+"""How long an answer waits for a target; the member asks again anyway."""
+
+_UNAVAILABLE: Final = Beaten(
+    ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator cannot reach its log."
+)
+
+
+class Beats:
+    """Takes heartbeats in."""
+
+    def __init__(
+        self, owner: Owner, clock: Clock, tasks: Tasks, renew: Callable[[str, str], None]
+    ) -> None:
+        self._owner = owner
+        self._clock = clock
+        self._tasks = tasks
+        self._renew = renew
+
+    def beat(self, desk: Desk, event: Beat) -> "asyncio.Future[Beaten]":
+        """The answer to a heartbeat; what is to be written is queued before this returns."""
+        if not desk.is_well():
+            return _done(_UNAVAILABLE)
+        _, outcome, is_changed = desk.table.preview(event)
+        assert isinstance(outcome, Beaten), outcome
+        if outcome.code is not ErrorCode.NONE:
+            return self._tasks.spawn(self._make_sure(desk, event), name="group beat")
+        if not is_changed:
+            self._renew(event.group_id, outcome.member_id)
+            if self._awaits_target(desk, event.group_id):
+                return self._tasks.spawn(self._targeted(desk, event), name="group beat")
+            return _done(outcome)
+        heard = desk.outbox.send(event)
+        return self._tasks.spawn(self._written(desk, event, heard), name="group beat")
+
+    async def _make_sure(self, desk: Desk, event: Beat) -> Beaten:
+        """Judge again on a state that is surely current."""
+        try:
+            await desk.prove(arrived_s=self._clock.monotonic_s())
+        except Unavailable:
+            return _UNAVAILABLE
+        return await self._judge(desk, event)
+
+    async def _targeted(self, desk: Desk, event: Beat) -> Beaten:
+        """Judge once the target is there that the group needs: the member need not ask again."""
+        await self._await_target(event.group_id)
+        return await self._judge(desk, event)
+
+    async def _judge(self, desk: Desk, event: Beat) -> Beaten:
+        _, outcome, is_changed = desk.table.preview(event)
+        assert isinstance(outcome, Beaten), outcome
+        if is_changed:
+            return await self._written(desk, event, desk.outbox.send(event))
+        if outcome.code is ErrorCode.NONE:
+            self._renew(event.group_id, outcome.member_id)
+        return outcome
+
+    async def _written(self, desk: Desk, event: Beat, heard: "asyncio.Future[Heard]") -> Beaten:
+        first = _beaten(await heard)
+        if first.code is not ErrorCode.NONE:
+            return first
+        self._renew(event.group_id, first.member_id)
+        if event.member_epoch < JOINS:
+            return first
+        if self._awaits_target(desk, event.group_id):
+            await self._await_target(event.group_id)
+        group = desk.group(event.group_id)
+        if not isinstance(group, ConsumerGroup) or group.target_epoch <= first.epoch:
+            return first
+        return await self._with_target(desk, event, first)
+
+    def _awaits_target(self, desk: Desk, group_id: str) -> bool:
+        group = desk.group(group_id)
+        if not isinstance(group, ConsumerGroup) or not needs_target(group):
+            return False
+        return self._owner.comes_at_once(group_id)
+
+    async def _await_target(self, group_id: str) -> None:
+        target = self._owner.settled(group_id)
+        await asyncio.wait([target], timeout=TARGET_S)
+        target.cancel()  # it may never come
+
+    async def _with_target(self, desk: Desk, event: Beat, first: Beaten) -> Beaten:
+        """What the member would hear if it asked once more, added to what it was to hear."""
+        _, second, is_changed = desk.table.preview(_next(event, first))
+        if is_changed:
+            second = _beaten(await desk.outbox.send(_next(event, first)))
+        assert isinstance(second, Beaten), second
+        if second.code is not ErrorCode.NONE:
+            return first
+        if second.assignment is None:
+            return replace(second, assignment=first.assignment)
+        return second
+
+
+def _next(event: Beat, first: Beaten) -> Beat:
+    """The same member a moment later: a join again, or a heartbeat that tells nothing new."""
+    if event.member_epoch == JOINS:
+        return event
+    return replace(
+        event,
+        member_epoch=first.epoch,
+        rack_id=None,
+        rebalance_timeout_ms=-1,
+        names=None,
+        pattern=None,
+        assignor=None,
+        owned=None,
+    )
+
+
+def _beaten(heard: Heard) -> Beaten:
+    if isinstance(heard, Beaten):
+        return heard
+    if heard is ErrorCode.UNKNOWN_SERVER_ERROR:
+        return Beaten(heard, "The request is larger than a record of the log may be.")
+    return _UNAVAILABLE
+
+
+def _done(answer: Beaten) -> "asyncio.Future[Beaten]":
+    done: asyncio.Future[Beaten] = asyncio.get_running_loop().create_future()
+    done.set_result(answer)
+    return done

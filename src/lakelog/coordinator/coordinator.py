@@ -1,0 +1,238 @@
+"""The coordinator of groups: any broker is one, for every group (K9).
+
+What a client asks becomes an event in the log of the group's domain, and the group's machine says
+in `apply` what becomes of it. Every method queues its event before it returns (K11) and returns a
+future that does not fail for the world's faults: the code in the answer says it, 15 where the log
+cannot be reached and 16 while the broker goes away.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from lakelog.clock import Clock, Entropy, Tasks
+from lakelog.coordinator.asks import (
+    BeatAsk,
+    JoinAsk,
+    SyncAsk,
+    beat_event,
+    check_beat,
+    minted_consumer,
+)
+from lakelog.coordinator.beats import Beats
+from lakelog.coordinator.commits import Commits
+from lakelog.coordinator.desk import Desk
+from lakelog.coordinator.members import Members
+from lakelog.coordinator.options import GroupOptions
+from lakelog.coordinator.outbox import AnswerT, Heard
+from lakelog.coordinator.owner import Owner
+from lakelog.coordinator.parked import Parking
+from lakelog.coordinator.ports import Brokers, EqualSettings, Ports, SettingsBook, TopicBook
+from lakelog.coordinator.retention import Retention
+from lakelog.coordinator.tally import Tally
+from lakelog.coordinator.watch import Watch
+from lakelog.domain.replica import Replica
+from lakelog.groups.answers import JoinAnswer, SyncAnswer
+from lakelog.groups.events import CommitOffsets, GroupEvent
+from lakelog.groups.outcomes import Beaten, Left
+from lakelog.groups.placement import group_domain
+from lakelog.groups.state import Group
+from lakelog.groups.table import GroupTable
+from lakelog.model.errors import ErrorCode
+from lakelog.telemetry import Metrics
+
+ISSUED_CHECK_S: Final = 1.0
+"""How often unused member ids are looked at."""
+
+_GOING: Final = ErrorCode.NOT_COORDINATOR
+
+
+class Coordinator:
+    """Groups as one broker serves them."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - the composition root hands over one of each
+        self,
+        replicas: Sequence[Replica],
+        brokers: Brokers,
+        topics: TopicBook,
+        clock: Clock,
+        entropy: Entropy,
+        options: GroupOptions,
+        metrics: Metrics,
+        settings: SettingsBook | None = None,
+    ) -> None:
+        self.options = options
+        self.settings = settings or EqualSettings(options)
+        self._clock = clock
+        self._entropy = entropy
+        self._own_id = brokers.own_id
+        self._tasks = Tasks()
+        self._is_draining = False
+        timeout_s = options.request_timeout_ms / 1000
+        self._desks = [Desk(one, brokers, clock, timeout_s=timeout_s) for one in replicas]
+        self._parking = Parking(self._group)
+        self._watches = [
+            Watch(
+                desk,
+                brokers,
+                clock,
+                options,
+                has_parked_join=self._parking.joins,
+                expired=metrics.expired_members,
+            )
+            for desk in self._desks
+        ]
+        for desk in self._desks:
+            desk.hearers.append(self._parking.see)
+        ports = Ports(brokers, topics, self.settings)
+        self._owner = Owner(self._desks, self._desk, ports, clock, options)
+        self._retention = Retention(self._desks, brokers, topics, clock, options)
+        self._tally = Tally(self._desks, self._desk, brokers, metrics)
+        self._members = Members(
+            self._parking,
+            self._renew,
+            clock,
+            entropy,
+            options,
+            own_id=brokers.own_id,
+            tasks=self._tasks,
+        )
+        self._beats = Beats(self._owner, clock, self._tasks, self._renew)
+        self._commits = Commits(self._renew, metrics.offset_commits)
+
+    def expire_offsets_if(self, is_clock_right: Callable[[], Awaitable[bool]]) -> None:
+        """Have the clock checked before offsets are forgotten for their age (rule 20)."""
+        self._retention.is_clock_right = is_clock_right
+
+    def start(self) -> None:
+        """Begin to watch groups; the replicas run already."""
+        for desk in self._desks:
+            desk.open()
+        for watch in self._watches:
+            self._tasks.spawn(watch.run(), name="group watch")
+        self._owner.start()
+        self._tasks.spawn(self._owner.failed(), name="watch")
+        self._tasks.spawn(self._retention.run(), name="offset retention")
+        self._tasks.spawn(self._forget_issued(), name="issued member ids")
+
+    async def failed(self) -> None:
+        """Wait for a failure that the process must not survive, and raise it."""
+        await self._tasks.failed()
+
+    def drain(self) -> None:
+        """Send everybody away, those who wait too: another broker is to take over."""
+        self._is_draining = True
+        self._parking.refuse_all(_GOING)
+
+    async def close(self) -> None:
+        """Stop watching; whoever still waits is sent away."""
+        self.drain()
+        for desk in self._desks:
+            desk.close()
+        await self._owner.close()
+        await self._tasks.close()
+
+    def table(self, group_id: str) -> GroupTable:
+        """The groups and offsets of the domain that this group is in."""
+        return self._desk(group_id).table
+
+    def tables(self) -> Sequence[GroupTable]:
+        """All groups and offsets, domain by domain."""
+        return [desk.table for desk in self._desks]
+
+    async def prove(self, group_id: str | None, *, arrived_s: float) -> None:
+        """Return when the tables hold all that was acknowledged before (rule 16).
+
+        That includes what this broker queued before. Of one group's domain, or of all; raises
+        `Unavailable`.
+        """
+        desks = self._desks if group_id is None else [self._desk(group_id)]
+        await asyncio.gather(*(desk.prove(arrived_s=arrived_s) for desk in desks))
+
+    def join(self, ask: JoinAsk) -> "asyncio.Future[JoinAnswer]":
+        """The answer to a JoinGroup, once its generation is there."""
+        if self._is_draining:
+            return _done(JoinAnswer(_GOING, ask.member_id))
+        return self._members.join(self._desk(ask.group_id), ask)
+
+    def sync(self, ask: SyncAsk) -> "asyncio.Future[SyncAnswer]":
+        """The answer to a SyncGroup, once the leader has brought the assignments."""
+        if self._is_draining:
+            return _done(SyncAnswer(_GOING))
+        return self._members.sync(self._desk(ask.group_id), ask)
+
+    def heartbeat(
+        self, group_id: str, *, member_id: str, instance_id: str | None, generation: int
+    ) -> "asyncio.Future[ErrorCode]":
+        """The answer to a Heartbeat of a classic group."""
+        if self._is_draining:
+            return _done(_GOING)
+        if not group_id:
+            return _done(ErrorCode.INVALID_GROUP_ID)
+        return self._members.heartbeat(
+            self._desk(group_id),
+            group_id,
+            member_id=member_id,
+            instance_id=instance_id,
+            generation=generation,
+        )
+
+    def leave(
+        self, group_id: str, members: Sequence[tuple[str, str | None]]
+    ) -> "asyncio.Future[Left | ErrorCode]":
+        """What became of each member (id, instance id) of a LeaveGroup."""
+        if self._is_draining:
+            return _done(_GOING)
+        return self._members.leave(self._desk(group_id), group_id, members)
+
+    def beat(self, ask: BeatAsk) -> "asyncio.Future[Beaten]":
+        """The answer to a ConsumerGroupHeartbeat."""
+        if self._is_draining:
+            return _done(Beaten(_GOING, "The broker is stopping."))
+        refused = check_beat(ask, self.options)
+        if refused is not None:
+            return _done(refused)
+        member_id = ask.member_id or minted_consumer(self._entropy.token(16))
+        event = beat_event(
+            ask,
+            member_id=member_id,
+            holder=self._own_id,
+            members_max=self.options.consumer_members_max,
+            settings=self.settings.of(ask.group_id),
+        )
+        return self._beats.beat(self._desk(ask.group_id), event)
+
+    def commit(self, event: CommitOffsets) -> "asyncio.Future[ErrorCode]":
+        """What became of an OffsetCommit: all of it, or nothing with this code."""
+        if self._is_draining:
+            return _done(_GOING)
+        return self._commits.commit(self._desk(event.group_id), event)
+
+    def submit(self, event: GroupEvent) -> "asyncio.Future[Heard]":
+        """What became of any other event of a group."""
+        if self._is_draining:
+            return _done(_GOING)
+        return self._desk(event.group_id).outbox.send(event)
+
+    def _desk(self, group_id: str) -> Desk:
+        desks = self._desks
+        return desks[0] if len(desks) == 1 else desks[group_domain(group_id, len(desks))]
+
+    def _group(self, group_id: str) -> Group | None:
+        return self._desk(group_id).group(group_id)
+
+    def _renew(self, group_id: str, member_id: str) -> None:
+        watches = self._watches
+        domain = 0 if len(watches) == 1 else group_domain(group_id, len(watches))
+        watches[domain].renew(group_id, member_id)
+
+    async def _forget_issued(self) -> None:
+        while True:
+            await asyncio.sleep(ISSUED_CHECK_S)
+            self._members.issued.expire(self._clock.monotonic_s())
+
+
+def _done(answer: AnswerT) -> "asyncio.Future[AnswerT]":
+    done: asyncio.Future[AnswerT] = asyncio.get_running_loop().create_future()
+    done.set_result(answer)
+    return done

@@ -1,0 +1,59 @@
+"""Limits and times of groups, each with its unit and the reason for its default."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOptions:
+    """How groups are coordinated. The defaults are Kafka's, unless a line says otherwise."""
+
+    session_timeout_min_ms: int = 6_000
+    """The least session that a member of a classic group may ask for."""
+
+    session_timeout_max_ms: int = 1_800_000
+    """The greatest session that a member of a classic group may ask for."""
+
+    members_max: int = 2_147_483_647
+    """How many members a classic group may have."""
+
+    initial_rebalance_delay_ms: int = 3_000
+    """How long the first generation of a group waits for more members."""
+
+    consumer_session_timeout_ms: int = 45_000
+    """How long a member of a consumer group may be silent."""
+
+    consumer_heartbeat_interval_ms: int = 5_000
+    """How often members of consumer groups are told to say something."""
+
+    consumer_members_max: int = 2_147_483_647
+    """How many members a consumer group may have."""
+
+    consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    """The assignors on offer; the first is used where the members name none."""
+
+    assignment_interval_ms: int = 1_000
+    """A group gets a new target at most this often; the first one comes at once."""
+
+    offset_metadata_characters_max: int = 4_096
+    """How long the text beside a committed offset may be."""
+
+    offsets_retention_ms: int = 7 * 24 * 3600 * 1000
+    """How long offsets stay that nobody commits again and no member reads by."""
+
+    offsets_retention_check_ms: int = 600_000
+    """How often we look for such offsets."""
+
+    new_member_join_timeout_ms: int = 300_000
+    """How long a new member may wait for its first generation."""
+
+    patterns_refresh_ms: int = 600_000
+    """How often every subscription is compared with the topics, whoever said what changed."""
+
+    request_timeout_ms: int = 5_000
+    """How long the log may take to take an event in; then the client hears 15 and asks again."""
+
+    sync_part_bytes_max: int = 512 << 10
+    """An assignment larger than this is written in parts, which every store takes."""
+
+    sync_bytes_max: int = 8 << 20
+    """The greatest assignment of a whole group."""

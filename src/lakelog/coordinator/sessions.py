@@ -1,0 +1,80 @@
+"""Which members are watched, and whose session has run out. Pure.
+
+A session runs from the member's last sign of life. Running out is a suspicion, not a verdict:
+whoever takes the suspects looks again before it says so (`is_silent`), because time passes in
+between.
+"""
+
+from dataclasses import dataclass
+
+from lakelog.coordinator.deadlines import Deadlines
+
+MemberKey = tuple[str, str]
+"""A group's id and a member's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A member that was silent for its session; it is watched on, from `until_s` back."""
+
+    key: MemberKey
+    holder_epoch: int
+    until_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    timeout_s: float
+    holder_epoch: int
+
+
+class Sessions:
+    """The sessions of the members that one broker watches; times are own times."""
+
+    def __init__(self) -> None:
+        self._watched: dict[MemberKey, _Watched] = {}
+        self._deadlines: Deadlines[MemberKey] = Deadlines()
+
+    def __len__(self) -> int:
+        return len(self._watched)
+
+    def __contains__(self, key: MemberKey) -> bool:
+        return key in self._watched
+
+    def begin(self, key: MemberKey, *, timeout_s: float, holder_epoch: int, now_s: float) -> None:
+        """Watch the member from now on, or start its session anew."""
+        self._watched[key] = _Watched(timeout_s, holder_epoch)
+        self._deadlines.set(key, now_s + timeout_s)
+
+    def renew(self, key: MemberKey, now_s: float) -> None:
+        """The member said something; one that others watch is none of our business."""
+        watched = self._watched.get(key)
+        if watched is not None:
+            self._deadlines.set(key, now_s + watched.timeout_s)
+
+    def end(self, key: MemberKey) -> None:
+        """Watch the member no longer."""
+        if self._watched.pop(key, None) is not None:
+            self._deadlines.drop(key)
+
+    def restart(self, now_s: float) -> None:
+        """Every session begins anew, in full."""
+        for key, watched in self._watched.items():
+            self._deadlines.set(key, now_s + watched.timeout_s)
+
+    def suspects(self, now_s: float) -> list[Suspect]:
+        """The members whose sessions ran out; each gets another one, should nobody act on it."""
+        found = []
+        for key in self._deadlines.take_due(now_s):
+            watched = self._watched[key]
+            until_s = now_s + watched.timeout_s
+            self._deadlines.set(key, until_s)
+            found.append(Suspect(key, watched.holder_epoch, until_s))
+        return found
+
+    def is_silent(self, suspect: Suspect) -> bool:
+        """Whether nothing was heard of the suspect since, and we still watch it."""
+        watched = self._watched.get(suspect.key)
+        if watched is None or watched.holder_epoch != suspect.holder_epoch:
+            return False
+        return self._deadlines.due_s(suspect.key) == suspect.until_s

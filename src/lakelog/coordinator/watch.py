@@ -1,0 +1,245 @@
+"""Whoever falls silent is noticed here: sessions and timers of one domain's groups.
+
+Rules (rule 23, K2, K4, K5, K6):
+
+- A member is watched by its holder. While the holder does not live, the group's first broker
+  watches, and the member gets a full session from the moment that broker saw the holder gone.
+- A tick that comes late moves all deadlines by its delay. After a stall, a loss of our own session
+  or of the store, nothing runs out until the log was read to its end, and everything begins anew.
+- Before a member is said to have expired, the log is read once more: if that fails, or the member
+  was heard of meanwhile, nothing is said.
+- A member whose join waits here is not silent. Only a new one may not wait for ever (row 87).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from lakelog.clock import Clock
+from lakelog.coordinator.changes import Change
+from lakelog.coordinator.desk import Desk
+from lakelog.coordinator.metronome import Metronome
+from lakelog.coordinator.options import GroupOptions
+from lakelog.coordinator.outbox import Heard
+from lakelog.coordinator.ports import Brokers
+from lakelog.coordinator.sessions import Sessions, Suspect
+from lakelog.coordinator.timers import RanOut, Timers
+from lakelog.groups import classic, consumer
+from lakelog.groups.events import Expire, TimedOut
+from lakelog.groups.outcomes import Judged
+from lakelog.groups.state import ClassicGroup, ClassicMember, Group, Member, Timer
+from lakelog.model.errors import ErrorCode
+from lakelog.model.failures import Unavailable
+from lakelog.telemetry import Count, event
+
+TICK_S: Final = 0.1
+"""How often we look: rebalances wait for this, and no session is shorter than six seconds."""
+
+STALL_S: Final = 3.0
+"""A tick that is so late finds another world: nothing that was known before counts."""
+
+GROUPS_AT_ONCE: Final = 100
+"""How many groups are gone through before others get their turn."""
+
+_log = logging.getLogger("lakelog.coordinator")
+
+
+class Watch:
+    """The sessions and timers of one domain."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        brokers: Brokers,
+        clock: Clock,
+        options: GroupOptions,
+        *,
+        has_parked_join: Callable[[str, str], bool],
+        expired: Count,
+    ) -> None:
+        self._desk = desk
+        self._brokers = brokers
+        self._clock = clock
+        self._options = options
+        self._has_parked_join = has_parked_join
+        self._expired = expired
+        self._metronome = Metronome()
+        self._sessions = Sessions()
+        self._timers = Timers()
+        self._live: tuple[int, ...] = tuple(brokers.live())
+        self._is_well = True
+        desk.hearers.append(self._see)
+        desk.on_reload.append(self._doubt)
+
+    def renew(self, group_id: str, member_id: str) -> None:
+        """The member said something to us."""
+        self._sessions.renew((group_id, member_id), self._now_s())
+
+    async def run(self) -> None:
+        """Tick for ever."""
+        while True:
+            expected_s = self._clock.monotonic_s() + TICK_S
+            await asyncio.sleep(TICK_S)
+            now_s = self._clock.monotonic_s()
+            late_s = self._metronome.ticked(expected_s=expected_s, now_s=now_s)
+            if late_s > STALL_S:
+                event(_log, "stalled", logging.WARNING, late_s=round(late_s, 3))
+                self._doubt()
+            self._desk.outbox.sweep(now_s)
+            await self._tick()
+
+    async def _tick(self) -> None:
+        if not self._desk.is_well():
+            self._doubt()
+            return
+        if not self._is_well:
+            await self._recover()
+            return
+        await self._follow_brokers()
+        self._fire(self._timers.ran_out(self._now_s()))
+        suspects = self._sessions.suspects(self._now_s())
+        if suspects:
+            await self._expire(suspects)
+
+    def _doubt(self) -> None:
+        self._is_well = False
+
+    async def _recover(self) -> None:
+        """Read the log to its end; then all sessions and timers begin anew, in full."""
+        try:
+            await self._desk.prove(arrived_s=self._clock.monotonic_s())
+        except Unavailable:
+            return
+        if self._desk.is_well():
+            now_s = self._now_s()
+            self._sessions.restart(now_s)
+            self._timers.restart(now_s)
+            self._is_well = True
+
+    async def _follow_brokers(self) -> None:
+        """When brokers come or go, others may have to watch (K5)."""
+        live = tuple(self._brokers.live())
+        if live == self._live:
+            return
+        self._live = live
+        for number, group_id in enumerate(list(self._desk.table.groups)):
+            if number % GROUPS_AT_ONCE == GROUPS_AT_ONCE - 1:
+                await asyncio.sleep(0)
+            group = self._desk.group(group_id)
+            if group is not None:
+                for member in group.members.values():
+                    self._watch(group_id, None, member, only_new=True)
+
+    def _see(self, change: Change) -> None:
+        before = {} if change.before is None else change.before.members
+        after = {} if change.after is None else change.after.members
+        for member_id in change.members:
+            member = after.get(member_id)
+            if member is None:
+                self._sessions.end((change.group_id, member_id))
+            else:
+                self._watch(change.group_id, before.get(member_id), member)
+        self._timers.see(change.group_id, timers_of(change.after), self._now_s())
+
+    def _watch(
+        self, group_id: str, before: Member | None, member: Member, *, only_new: bool = False
+    ) -> None:
+        key = (group_id, member.member_id)
+        if not self._is_ours(group_id, member):
+            self._sessions.end(key)
+            return
+        is_known = key in self._sessions
+        if is_known and (only_new or not begins_anew(before, member)):
+            return
+        self._sessions.begin(
+            key,
+            timeout_s=self._timeout_ms(group_id, member) / 1000,
+            holder_epoch=member.holder_epoch,
+            now_s=self._now_s(),
+        )
+
+    def _timeout_ms(self, group_id: str, member: Member) -> int:
+        waits = isinstance(member, ClassicMember) and member.is_new and member.is_joined
+        if waits and self._has_parked_join(group_id, member.member_id):
+            return self._options.new_member_join_timeout_ms
+        return member.session_timeout_ms
+
+    def _is_ours(self, group_id: str, member: Member) -> bool:
+        own = self._brokers.own_id
+        if member.holder == own:
+            return True
+        return member.holder not in self._live and self._rank(group_id) == 0
+
+    def _rank(self, group_id: str) -> int:
+        return rank_of(self._brokers.ranked(group_id), self._brokers.own_id)
+
+    def _fire(self, all_ran_out: Sequence[RanOut]) -> None:
+        for ran_out in all_ran_out:
+            group_id, timer = ran_out.group_id, ran_out.timer
+            rank = self._rank(group_id)
+            if not self._timers.hold_back(ran_out, rank=rank, now_s=self._now_s()):
+                self._desk.outbox.send(
+                    TimedOut(group_id, int(timer.kind), timer.subject, timer.number)
+                )
+
+    async def _expire(self, suspects: Sequence[Suspect]) -> None:
+        try:
+            await self._desk.prove(arrived_s=self._clock.monotonic_s())
+        except Unavailable:
+            self._doubt()
+            return
+        if not self._is_well or not self._desk.is_well():
+            return
+        for suspect in suspects:
+            if self._is_gone(suspect):
+                group_id, member_id = suspect.key
+                heard = self._desk.outbox.send(Expire(group_id, member_id, suspect.holder_epoch))
+                heard.add_done_callback(partial(self._count, suspect))
+
+    def _is_gone(self, suspect: Suspect) -> bool:
+        group_id, member_id = suspect.key
+        group = self._desk.group(group_id)
+        member = None if group is None else group.members.get(member_id)
+        if member is None or not self._sessions.is_silent(suspect):
+            return False
+        waits = isinstance(member, ClassicMember) and member.is_joined and not member.is_new
+        return not (waits and self._has_parked_join(group_id, member_id))
+
+    def _count(self, suspect: Suspect, heard: "asyncio.Future[Heard]") -> None:
+        if heard.result() == Judged(ErrorCode.NONE):
+            self._expired.inc()
+            group_id, member_id = suspect.key
+            event(_log, "member_expired", group=group_id, member=member_id)
+
+    def _now_s(self) -> float:
+        return self._metronome.time_s(self._clock.monotonic_s())
+
+
+def timers_of(group: Group | None) -> tuple[Timer, ...]:
+    """What brokers measure for the group now."""
+    if group is None:
+        return ()
+    return classic.timers(group) if isinstance(group, ClassicGroup) else consumer.timers(group)
+
+
+def rank_of(ranked: Sequence[int], broker: int) -> int:
+    """The place of a broker in the order; one that is not in it comes after all others."""
+    return ranked.index(broker) if broker in ranked else len(ranked)
+
+
+def begins_anew(before: Member | None, after: Member) -> bool:
+    """Whether the member's session starts over: it has another holder, or it was heard in the log.
+
+    What others do to a member, such as assign to it, is no sign of its life.
+    """
+    if before is None or type(before) is not type(after):
+        return True
+    if before.holder_epoch != after.holder_epoch:
+        return True
+    if before.session_timeout_ms != after.session_timeout_ms:
+        return True
+    if isinstance(before, ClassicMember) and isinstance(after, ClassicMember):
+        return before.is_joined is not after.is_joined or (after.is_synced and not before.is_synced)
+    return False

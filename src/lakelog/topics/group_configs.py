@@ -1,0 +1,245 @@
+"""The configs of groups as one broker knows them, and every change of them.
+
+A group that sets something itself has a key in the metadata store; whether there is such a group
+does not matter. What is known is a copy of these keys (see `currency`): heartbeats ask it and
+nothing else, and it is at most about a second old. What this broker changes it knows at once.
+
+Two writers of one key meet at its version. A change is worked out again from what is there, so one
+whose outcome is unknown can be made once more: it says what shall be, not by how much.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import msgspec
+
+from lakelog.clock import Clock
+from lakelog.groups.settings import GroupSettings
+from lakelog.meta import keys
+from lakelog.meta.port import VALUE_BYTES_MAX, KeyValue, MetadataStore
+from lakelog.model.failures import Conflict, Corrupt, OutcomeUnknown, Unavailable
+from lakelog.telemetry import event
+from lakelog.topics.currency import Currency
+from lakelog.topics.failures import InvalidConfig, TooLarge
+from lakelog.topics.group_settings import checked, settings
+from lakelog.topics.settings import NONE_SET
+
+KEY_FORMAT: Final = 1
+"""The layout of a group's key; a greater one was written by a newer version."""
+
+REFRESH_S: Final = 1.0
+ATTEMPTS_MAX: Final = 100
+
+Alteration: TypeAlias = Callable[[Mapping[str, str]], dict[str, str]]
+"""From a group's own configs to what they shall be; raises `TopicFailure`."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRecord:
+    """What a group sets itself, at one version of its key, and what that comes to."""
+
+    group_id: str
+    configs: Mapping[str, str]
+    settings: GroupSettings
+    version: int
+
+
+class _Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The JSON of a group's key."""
+
+    format: int
+    group_id: str
+    configs: dict[str, str]
+
+
+class _Format(msgspec.Struct):
+    format: int
+
+
+def encode(group_id: str, configs: Mapping[str, str]) -> bytes:
+    """The value of a group's key; raises `TooLarge` when no key could hold it."""
+    value = msgspec.json.encode(_Key(KEY_FORMAT, group_id, dict(configs)))
+    if len(value) > VALUE_BYTES_MAX:
+        raise TooLarge(f"The configs of a group with so long a name need {len(value)} bytes.")
+    return value
+
+
+def decode(found: KeyValue, defaults: GroupSettings) -> GroupRecord:
+    """The record of a group's key; raises `Corrupt` when it is not one we can read."""
+    try:
+        written = msgspec.json.decode(found.value, type=_Format).format
+        if written > KEY_FORMAT:
+            raise Corrupt(f"a group key has format {written}, this version knows {KEY_FORMAT}")
+        key = msgspec.json.decode(found.value, type=_Key)
+        in_effect = settings(key.configs, defaults)
+    except (msgspec.MsgspecError, ValueError, InvalidConfig) as reason:
+        raise Corrupt(f"a group key cannot be read: {reason}") from reason
+    if keys.group_configs(key.group_id) != found.key:
+        raise Corrupt(f"{found.key} is not the key of group {key.group_id!r}")
+    return GroupRecord(key.group_id, key.configs, in_effect, found.version)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """A full reading under way: the versions that were learnt since it began, by key."""
+
+    learnt: dict[str, int] = field(default_factory=dict)
+
+
+class KnownGroups:
+    """The copy of the keys. A key's version only grows, so the newest reading of each counts."""
+
+    def __init__(self, defaults: GroupSettings) -> None:
+        self.defaults = defaults
+        self.by_group: dict[str, GroupRecord] = {}
+        self._by_key: dict[str, GroupRecord] = {}
+        self._readings: list[Reading] = []
+
+    def version(self, key: str) -> int:
+        """The version of the key as it is known, 0 for one that is not."""
+        record = self._by_key.get(key)
+        return 0 if record is None else record.version
+
+    def learn(self, record: GroupRecord) -> None:
+        """The key was read or written at this version."""
+        key = keys.group_configs(record.group_id)
+        self._note(key, record.version)
+        if record.version >= self.version(key):
+            self._set(key, record)
+
+    def forget(self, key: str, *, version: int) -> None:
+        """The key was found absent or was deleted when its last version was this one."""
+        self._note(key, version)
+        if self.version(key) <= version:
+            self._unset(key)
+
+    @contextmanager
+    def reading(self) -> Iterator[Reading]:
+        """Opened before all keys are read, so that `install` knows what was learnt meanwhile."""
+        reading = Reading()
+        self._readings.append(reading)
+        try:
+            yield reading
+        finally:
+            self._readings.remove(reading)
+
+    def install(self, reading: Reading, found: Iterable[KeyValue]) -> None:
+        """These are all the keys there were; raises `Corrupt`, and then nothing changes."""
+        present = {one.key: self._record(one) for one in found}
+        for key in [key for key in self._by_key if key not in present]:
+            if key not in reading.learnt:
+                self._unset(key)
+        for key, record in present.items():
+            if record.version > reading.learnt.get(key, 0):
+                self._set(key, record)
+
+    def _record(self, found: KeyValue) -> GroupRecord:
+        record = self._by_key.get(found.key)
+        is_known = record is not None and record.version == found.version
+        return record if record is not None and is_known else decode(found, self.defaults)
+
+    def _note(self, key: str, version: int) -> None:
+        for reading in self._readings:
+            reading.learnt[key] = version
+
+    def _set(self, key: str, record: GroupRecord) -> None:
+        self._by_key[key] = record
+        self.by_group[record.group_id] = record
+
+    def _unset(self, key: str) -> None:
+        record = self._by_key.pop(key, None)
+        if record is not None:
+            del self.by_group[record.group_id]
+
+
+class GroupConfigs:
+    """Finds and changes what groups set for themselves; `defaults` hold for all others."""
+
+    def __init__(self, store: MetadataStore, clock: Clock, defaults: GroupSettings) -> None:
+        self.defaults = defaults
+        self._store = store
+        self._known = KnownGroups(defaults)
+        self._currency = Currency(
+            store,
+            clock,
+            self._known,
+            prefix=keys.GROUP_CONFIGS,
+            revision=keys.GROUP_CONFIGS_REVISION,
+        )
+        self._changing = asyncio.Lock()
+
+    def of(self, group_id: str) -> GroupSettings:
+        """What is in effect for the group, as far as is known."""
+        record = self._known.by_group.get(group_id)
+        return self.defaults if record is None else record.settings
+
+    def own(self, group_id: str) -> Mapping[str, str]:
+        """What the group sets itself, as far as is known."""
+        record = self._known.by_group.get(group_id)
+        return NONE_SET if record is None else record.configs
+
+    def group_ids(self) -> list[str]:
+        """The groups that set something themselves, in order, as far as is known."""
+        return sorted(self._known.by_group)
+
+    async def current(self) -> None:
+        """After it, every change that was announced before the call is known."""
+        await self._currency.prove()
+
+    async def run(self) -> None:
+        """Notice for ever what others changed, about once a second."""
+        while True:
+            try:
+                await self.current()
+            except Unavailable as reason:
+                event(_log, "group_configs_stale", logging.WARNING, reason=str(reason))
+            await asyncio.sleep(REFRESH_S)
+
+    async def alter(
+        self, group_id: str, alteration: Alteration, *, validate_only: bool = False
+    ) -> None:
+        """Change what the group sets itself, from what that is now; raises `TopicFailure`."""
+        is_tried = False
+        async with self._changing:
+            for _ in range(ATTEMPTS_MAX):
+                version, present = await self._read(group_id)
+                configs = checked(alteration(present), self.defaults)
+                if validate_only or (configs == present and not is_tried):
+                    return
+                if configs != present:
+                    is_tried = True
+                    try:
+                        await self._write(group_id, configs, version=version)
+                    except (Conflict, OutcomeUnknown):
+                        continue  # what is there now tells whether it was done
+                await self._currency.announce()
+                return
+        raise Unavailable(f"the configs of group '{group_id}' are changed too often")
+
+    async def _read(self, group_id: str) -> tuple[int, Mapping[str, str]]:
+        """The version of the group's key, 0 for none, and what it says now."""
+        key = keys.group_configs(group_id)
+        version = self._known.version(key)
+        found = await self._store.get(key)
+        if found is None:
+            self._known.forget(key, version=version)
+            return 0, NONE_SET
+        record = decode(found, self.defaults)
+        self._known.learn(record)
+        return record.version, record.configs
+
+    async def _write(self, group_id: str, configs: Mapping[str, str], *, version: int) -> None:
+        key = keys.group_configs(group_id)
+        if not configs:
+            await self._store.put(key, None, expect=version)
+            self._known.forget(key, version=version)
+            return
+        written = await self._store.put(key, encode(group_id, configs), expect=version)
+        in_effect = settings(configs, self.defaults)
+        self._known.learn(GroupRecord(group_id, configs, in_effect, written))

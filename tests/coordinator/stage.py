@@ -1,0 +1,346 @@
+"""Brokers with coordinators on one memory store, in virtual time; clients that do as Kafka's do."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, TypeGuard, TypeVar
+
+from msgspec.structs import replace
+
+from lakelog.coordinator.asks import BeatAsk, JoinAsk, SyncAsk
+from lakelog.coordinator.coordinator import Coordinator
+from lakelog.coordinator.options import GroupOptions
+from lakelog.coordinator.ports import default_settings
+from lakelog.domain.envelope import decode_record
+from lakelog.domain.events import Event, GroupChange
+from lakelog.domain.options import DomainOptions
+from lakelog.domain.replica import Identity, Replica
+from lakelog.domain.state import LEVEL_MAX
+from lakelog.groups.answers import JoinAnswer, SyncAnswer
+from lakelog.groups.events import CommitOffsets, GroupEvent
+from lakelog.groups.outcomes import Beaten
+from lakelog.groups.settings import GroupSettings
+from lakelog.groups.state import ClassicGroup, ConsumerGroup, Group
+from lakelog.meta.memory import MemoryMetadataStore
+from lakelog.model.errors import ErrorCode
+from lakelog.model.ids import TopicId
+from lakelog.objects.memory import MemoryObjectStore
+from lakelog.telemetry import Metrics
+from lakelog.testing.faulty import Faults, FaultyMetadataStore, Journal, Link
+from lakelog.testing.simulation import Process, SimClock, SimLoop, simulate
+
+T = TypeVar("T")
+EventT = TypeVar("EventT", bound=GroupEvent)
+SESSION_MS = 10_000
+TOPIC = TopicId(bytes(range(16)))
+OTHER_TOPIC = TopicId(bytes(range(16, 32)))
+
+
+class Members:
+    """Who lives, as all brokers of a stage see it."""
+
+    def __init__(self) -> None:
+        self.live: list[int] = []
+
+
+class StageBrokers:
+    """The view of one broker."""
+
+    def __init__(self, own_id: int, everybody: Members) -> None:
+        self.own_id = own_id
+        self.until_s = float("inf")
+        self._everybody = everybody
+
+    def live(self) -> Sequence[int]:
+        return sorted({*self._everybody.live, self.own_id})
+
+    def alive_until_s(self) -> float:
+        return self.until_s
+
+    def ranked(self, key: str) -> Sequence[int]:
+        def score(broker: int) -> bytes:
+            return blake2b(f"{key}/{broker}".encode(), digest_size=8).digest()
+
+        return sorted(self.live(), key=score)
+
+
+class StageBook:
+    """The topics of a stage."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, tuple[TopicId, int]] = {}
+        self._callbacks: list[Callable[[], None]] = []
+
+    def topics(self) -> Mapping[str, tuple[TopicId, int]]:
+        return self._topics
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        self._callbacks.append(callback)
+
+    def put(self, name: str, topic: TopicId, partitions: int) -> None:
+        self._topics = {**self._topics, name: (topic, partitions)}
+        self._tell()
+
+    def drop(self, name: str) -> None:
+        self._topics = {key: value for key, value in self._topics.items() if key != name}
+        self._tell()
+
+    def _tell(self) -> None:
+        for callback in self._callbacks:
+            callback()
+
+
+class StageSettings:
+    """What was chosen for single groups of a stage."""
+
+    def __init__(self, options: GroupOptions) -> None:
+        self.defaults = default_settings(options)
+        self.chosen: dict[str, GroupSettings] = {}
+
+    def of(self, group_id: str) -> GroupSettings:
+        return self.chosen.get(group_id, self.defaults)
+
+
+class Broker:
+    """One broker of a stage."""
+
+    def __init__(self, stage: "Stage", number: int, *, skew_ms: int, domains: int) -> None:
+        loop = stage.loop
+        self.number = number
+        self.process = Process(f"broker-{number}")
+        self.clock = SimClock(loop, start_s=1_000.0 * number, skew_ms=skew_ms)
+        self.faults = Faults(latency_s=0.001, timeout_s=0.2)
+        link = Link(loop, self.process, loop.dice(f"{number}"), self.faults, stage.journal)
+        store = FaultyMetadataStore(link, stage.store)
+        self.replicas = [
+            Replica(
+                Identity("c", domain, f"broker-{number}"),
+                store,
+                stage.objects,
+                self.clock,
+                stage.domain_options,
+            )
+            for domain in range(domains)
+        ]
+        self.brokers = StageBrokers(number, stage.everybody)
+        self.metrics = Metrics()
+        self.coordinator = Coordinator(
+            self.replicas,
+            self.brokers,
+            stage.book,
+            self.clock,
+            loop.dice(f"ids {number}").entropy,
+            stage.options,
+            self.metrics,
+            stage.settings,
+        )
+        self._loop = loop
+
+    async def start(self) -> None:
+        for replica in self.replicas:
+            await replica.start(found=True)
+        self.coordinator.start()
+
+    def call(self, act: Callable[[], Awaitable[T]]) -> "asyncio.Task[T]":
+        """Have the broker do this as if a client had asked."""
+
+        async def work() -> T:
+            return await act()
+
+        return self._loop.spawn(work(), process=self.process, name=f"request {self.number}")
+
+    def group(self, group_id: str) -> Group | None:
+        return self.coordinator.table(group_id).groups.get(group_id)
+
+    def classic(self, group_id: str = "g") -> ClassicGroup:
+        group = self.group(group_id)
+        assert isinstance(group, ClassicGroup), group
+        return group
+
+    def consumer(self, group_id: str = "g") -> ConsumerGroup:
+        group = self.group(group_id)
+        assert isinstance(group, ConsumerGroup), group
+        return group
+
+    def join(self, ask: JoinAsk) -> "asyncio.Task[JoinAnswer]":
+        return self.call(lambda: self.coordinator.join(ask))
+
+    def sync(self, ask: SyncAsk) -> "asyncio.Task[SyncAnswer]":
+        return self.call(lambda: self.coordinator.sync(ask))
+
+    def beat(self, ask: BeatAsk) -> "asyncio.Task[Beaten]":
+        return self.call(lambda: self.coordinator.beat(ask))
+
+    def commit(self, event: CommitOffsets) -> "asyncio.Task[ErrorCode]":
+        return self.call(lambda: self.coordinator.commit(event))
+
+    def heartbeat(
+        self, member_id: str, generation: int, group_id: str = "g", instance_id: str | None = None
+    ) -> "asyncio.Task[ErrorCode]":
+        return self.call(
+            lambda: self.coordinator.heartbeat(
+                group_id, member_id=member_id, instance_id=instance_id, generation=generation
+            )
+        )
+
+
+class Stage:
+    """The store, the topics, and the brokers."""
+
+    def __init__(self, loop: SimLoop, options: GroupOptions, domain_options: DomainOptions) -> None:
+        self.loop = loop
+        self.options = options
+        self.domain_options = domain_options
+        self.clock = SimClock(loop)
+        self.store = MemoryMetadataStore(self.clock)
+        self.objects = MemoryObjectStore(self.clock)
+        self.journal = Journal()
+        self.everybody = Members()
+        self.book = StageBook()
+        self.settings = StageSettings(options)
+        self.brokers: dict[int, Broker] = {}
+
+    async def broker(self, number: int = 1, *, skew_ms: int = 0, domains: int = 1) -> Broker:
+        broker = Broker(self, number, skew_ms=skew_ms, domains=domains)
+        self.everybody.live.append(number)
+        await self.loop.spawn(broker.start(), process=broker.process, name="start")
+        self.brokers[number] = broker
+        return broker
+
+    def written(self, kind: type[EventT]) -> list[EventT]:
+        """The events of this kind in the log, in order."""
+        records = [
+            decode_record(mutation.data, level_max=LEVEL_MAX)
+            for mutation in self.journal.mutations
+            if mutation.kind == "append"
+        ]
+        changes = [one.event for record in records for one in record.events if is_change(one)]
+        return [event for event in changes if isinstance(event, kind)]
+
+    def kill(self, broker: Broker) -> None:
+        self.loop.kill_process(broker.process)
+        self.everybody.live.remove(broker.number)
+
+    def group_owned_by(self, number: int) -> str:
+        """A group id whose first broker is this one."""
+        ranked = self.brokers[number].brokers.ranked
+        return next(
+            name for name in map("group-{}".format, range(1000)) if ranked(name)[0] == number
+        )
+
+
+def is_change(event: Event) -> TypeGuard[GroupChange]:
+    return isinstance(event, GroupChange)
+
+
+async def keep_alive(broker: Broker, answer: JoinAnswer, *, every_s: float, for_s: float) -> None:
+    """Send heartbeats as a client does; each must be welcome."""
+    for _ in range(int(for_s / every_s)):
+        await asyncio.sleep(every_s)
+        code = await broker.heartbeat(answer.member_id, answer.generation)
+        assert code is ErrorCode.NONE, code
+
+
+QUICK = GroupOptions(initial_rebalance_delay_ms=0)
+DOMAIN = DomainOptions()
+
+
+def play(
+    scenario: Callable[[Stage], Awaitable[None]],
+    *,
+    options: GroupOptions = QUICK,
+    domain: DomainOptions = DOMAIN,
+    seed: int = 7,
+) -> None:
+    """Run a scenario in virtual time."""
+
+    async def main(loop: SimLoop) -> None:
+        await scenario(Stage(loop, options, domain))
+
+    simulate(main, seed=seed)
+
+
+def join_ask(member_id: str = "", **changes: Any) -> JoinAsk:
+    ask = JoinAsk(
+        group_id="g",
+        member_id=member_id,
+        instance_id=None,
+        session_timeout_ms=SESSION_MS,
+        rebalance_timeout_ms=60_000,
+        protocol_type="consumer",
+        protocols=(("range", b"\0\0\0\0\0\1\0\1t\0\0\0\0"),),
+        api_version=9,
+        client_id="client",
+        client_host="/127.0.0.1",
+    )
+    return replace(ask, **changes)
+
+
+def sync_ask(
+    member_id: str, generation: int, *assignments: tuple[str, bytes], group_id: str = "g"
+) -> SyncAsk:
+    return SyncAsk(
+        group_id=group_id,
+        member_id=member_id,
+        instance_id=None,
+        generation=generation,
+        protocol_type="consumer",
+        protocol_name="range",
+        assignments=assignments,
+        api_version=5,
+        client_id="client",
+        client_host="/127.0.0.1",
+    )
+
+
+def beat_ask(member_id: str = "m", member_epoch: int = 0, **changes: Any) -> BeatAsk:
+    joins = member_epoch == 0
+    ask = BeatAsk(
+        group_id="g",
+        member_id=member_id,
+        member_epoch=member_epoch,
+        instance_id=None,
+        rack_id=None,
+        rebalance_timeout_ms=60_000 if joins else -1,
+        names=("t",) if joins else None,
+        pattern=None,
+        assignor=None,
+        owned=() if joins else None,
+        api_version=1,
+        client_id="client",
+        client_host="/127.0.0.1",
+    )
+    return replace(ask, **changes)
+
+
+def commit_event(member_id: str = "", generation: int = -1, **changes: Any) -> CommitOffsets:
+    event = CommitOffsets(
+        group_id="g",
+        member_id=member_id,
+        instance_id=None,
+        generation=generation,
+        api_version=9,
+        time_ms=1_000,
+        offsets=((bytes(TOPIC), 0, 5, -1, ""),),
+    )
+    return replace(event, **changes)
+
+
+async def joined(broker: Broker, **changes: Any) -> JoinAnswer:
+    """A new member with its first generation, alone or with whoever waits already."""
+    first = await broker.join(join_ask(**changes))
+    assert first.code is ErrorCode.MEMBER_ID_REQUIRED, first
+    return await broker.join(join_ask(first.member_id, **changes))
+
+
+async def stable(broker: Broker, **changes: Any) -> JoinAnswer:
+    """A group of one member with its assignment."""
+    answer = await joined(broker, **changes)
+    assert answer.code is ErrorCode.NONE, answer
+    group_id = str(changes.get("group_id", "g"))
+    asked = sync_ask(
+        answer.member_id, answer.generation, (answer.member_id, b"mine"), group_id=group_id
+    )
+    synced = await broker.sync(asked)
+    assert (synced.code, synced.assignment) == (ErrorCode.NONE, b"mine"), synced
+    return answer

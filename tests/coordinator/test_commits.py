@@ -1,0 +1,104 @@
+"""Commits are judged in the log, share records, and large ones go in parts."""
+
+import asyncio
+from functools import partial
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.coordinator.stage import TOPIC, Stage, commit_event, play, stable
+
+from lakelog.coordinator.commits import commit_parts
+from lakelog.groups.events import CommitOffsets, encode_group_event
+from lakelog.model.errors import ErrorCode
+
+ID = bytes(TOPIC)
+
+
+def test_many_commits_share_records() -> None:
+    async def scenario(stage: Stage) -> None:
+        broker = await stage.broker()
+        before = len(stage.journal.mutations)
+        asked = [broker.commit(commit_event(group_id=f"g{number}")) for number in range(1_000)]
+        assert {await one for one in asked} == {ErrorCode.NONE}
+        assert len(stage.journal.mutations) - before < 10
+        assert broker.metrics.offset_commits.value == 1_000
+
+    play(scenario)
+
+
+def test_the_generation_is_checked_and_refusals_count_for_nothing() -> None:
+    async def scenario(stage: Stage) -> None:
+        broker = await stage.broker()
+        answer = await stable(broker)
+        member_id = answer.member_id
+        assert await broker.commit(commit_event(member_id, 1)) is ErrorCode.NONE
+        assert await broker.commit(commit_event(member_id, 2)) is ErrorCode.ILLEGAL_GENERATION
+        assert await broker.commit(commit_event("other", 1)) is ErrorCode.UNKNOWN_MEMBER_ID
+        assert broker.metrics.offset_commits.value == 1
+
+    play(scenario)
+
+
+def test_a_commit_of_many_thousand_partitions_arrives_whole() -> None:
+    async def scenario(stage: Stage) -> None:
+        broker = await stage.broker()
+        offsets = tuple((ID, number, number, -1, "x" * 20) for number in range(60_000))
+        assert await broker.commit(commit_event(offsets=offsets)) is ErrorCode.NONE
+        assert len(broker.coordinator.table("g").offsets["g"]) == 60_000
+        assert len(stage.written(CommitOffsets)) > 1
+        refused = commit_event("nobody", 3, offsets=offsets)
+        assert await broker.commit(refused) is ErrorCode.UNKNOWN_MEMBER_ID
+
+    play(scenario)
+
+
+def test_a_commit_that_the_log_does_not_take_in_hears_15() -> None:
+    async def scenario(stage: Stage) -> None:
+        broker = await stage.broker()
+        broker.faults.outage_until_s = stage.loop.time() + 30
+        began_s = stage.loop.time()
+        code = await broker.commit(commit_event())
+        assert code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert 4.9 < stage.loop.time() - began_s < 5.5
+
+    play(scenario)
+
+
+def test_a_read_sees_what_was_committed_before_it_on_the_same_connection() -> None:
+    async def scenario(stage: Stage) -> None:
+        broker = await stage.broker()
+        groups = broker.coordinator
+
+        async def pipelined(offset: int) -> None:
+            committing = groups.commit(commit_event(offsets=((ID, 0, offset, -1, ""),)))
+            await groups.prove("g", arrived_s=broker.clock.monotonic_s())
+            assert groups.table("g").offsets["g"][ID, 0].offset == offset
+            assert await committing is ErrorCode.NONE
+
+        for offset in range(30):  # the store may answer a read before it takes an append in
+            await broker.call(partial(pipelined, offset))
+
+    play(scenario)
+
+
+def test_a_read_elsewhere_sees_what_was_acknowledged() -> None:
+    async def scenario(stage: Stage) -> None:
+        one, two = await stage.broker(1), await stage.broker(2)
+        two.faults.watch_loss = 1.0
+        await asyncio.sleep(1.1)
+        assert await one.commit(commit_event()) is ErrorCode.NONE
+        groups = two.coordinator
+        await two.call(lambda: groups.prove(None, arrived_s=two.clock.monotonic_s()))
+        assert groups.table("g").offsets["g"][ID, 0].offset == 5
+
+    play(scenario)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 200), st.integers(200, 3_000))
+def test_parts_are_small_enough_and_leave_nothing_out(count: int, bytes_max: int) -> None:
+    offsets = tuple((ID, number, number, -1, "m" * (number % 50)) for number in range(count))
+    event = commit_event(offsets=offsets)
+    parts = commit_parts(event, bytes_max=bytes_max)
+    assert all(len(encode_group_event(part)) <= bytes_max for part in parts)
+    assert tuple(one for part in parts for one in part.offsets) == offsets
