@@ -42,8 +42,9 @@ demo: $(STAMP)  ## The whole story in one minute: start, create, produce, consum
 bench: $(STAMP)  ## Benchmarks against Apache Kafka in the same run (see docs/benchmarks.md)
 	$(BIN)/python -m bench
 
-compat: $(STAMP)  ## Real clients, byte by byte, every producer against every consumer
+compat: $(STAMP)  ## Real clients: every producer against every consumer, then groups
 	$(BIN)/python -m tests.compat
+	$(BIN)/python -m tests.compat.groups
 
 sim: $(STAMP)  ## Simulation seeds (SEEDS=2000)
 	$(BIN)/python -m tests.sim --seeds $(or $(SEEDS),2000)

@@ -123,4 +123,4 @@ def test_the_readme_has_an_example_for_every_client_it_names() -> None:
     kinds = [fence.words for fence in all_fences() if fence.place.startswith("README.md")]
     assert kinds.count(("python", "test")) == 3
     assert kinds.count(("python", "pytest")) == 1
-    assert kinds.count(("sh", "test")) == 3
+    assert kinds.count(("sh", "test")) == 4
