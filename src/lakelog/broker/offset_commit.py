@@ -18,8 +18,7 @@ from lakelog.broker.call import Answer, Call, Later
 from lakelog.broker.errors import Attempt
 from lakelog.broker.group_calls import answered
 from lakelog.broker.lookup import TopicFinder, check_count
-from lakelog.domain.writer import EVENT_BYTES_MAX
-from lakelog.groups.events import CommitOffsets, encode_group_event
+from lakelog.groups.events import CommitOffsets
 from lakelog.model.errors import ErrorCode
 from lakelog.model.ids import LEADER_EPOCH
 from lakelog.wire.messages.offset_commit import (
@@ -36,9 +35,6 @@ if TYPE_CHECKING:
     from lakelog.topics.topic import Topic
 
 FIRST_VERSION_BY_ID: Final = 10
-EVENT_GROWTH_MAX: Final = 4
-"""An event has less than so many times the bytes of its request."""
-
 UTF_16_UNITS_MAX_PER_CHARACTER: Final = 2
 UTF_16_UNIT_BYTES: Final = 2
 
@@ -54,16 +50,7 @@ async def handle(broker: "Broker", call: Call, request: OffsetCommitRequest) -> 
     if not commit.offsets:
         return commit.response(ErrorCode.NONE)
     event = commit.event(api_version=call.version, time_ms=broker.clock.now_ms())
-    if _is_too_large(event, call.request_bytes):
-        return commit.response(ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
     return answered(broker.groups.commit(event), commit.response)
-
-
-def _is_too_large(event: CommitOffsets, request_bytes: int) -> bool:
-    """Whether no record could hold it; only large ones are measured, as measuring is encoding."""
-    if request_bytes * EVENT_GROWTH_MAX <= EVENT_BYTES_MAX:
-        return False
-    return len(encode_group_event(event)) > EVENT_BYTES_MAX
 
 
 @dataclass(slots=True)
@@ -80,11 +67,15 @@ class _Commit:
         if isinstance(found, ErrorCode):
             self.codes.append([found] * len(topic.partitions))
         else:
-            self.codes.append([self._add(found, partition) for partition in topic.partitions])
+            known = range(found.partition_count)
+            add = self._add
+            self.codes.append([add(found, known, partition) for partition in topic.partitions])
 
-    def _add(self, topic: "Topic", partition: OffsetCommitRequestPartition) -> ErrorCode:
+    def _add(
+        self, topic: "Topic", known: range, partition: OffsetCommitRequestPartition
+    ) -> ErrorCode:
         index = partition.partition_index
-        if topic.stream(index) is None:
+        if index not in known:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         metadata = partition.committed_metadata or ""
         if not _fits(metadata, self.characters_max):

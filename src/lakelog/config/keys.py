@@ -16,6 +16,7 @@ KAFKA_NAMES: Final = {
     "broker.rack": "broker.zone",
     "default.replication.factor": "topics.default_replication_factor",
     "group.consumer.assignment.interval.ms": "groups.assignment_interval_ms",
+    "group.consumer.assignors": "groups.consumer_assignors",
     "group.consumer.heartbeat.interval.ms": "groups.consumer_heartbeat_interval_ms",
     "group.consumer.max.size": "groups.consumer_members_max",
     "group.consumer.session.timeout.ms": "groups.consumer_session_timeout_ms",

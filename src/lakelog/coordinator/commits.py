@@ -21,8 +21,10 @@ from lakelog.groups.state import ClassicGroup
 from lakelog.model.errors import ErrorCode
 from lakelog.telemetry import Count
 
-SMALL: Final = 32
-"""So many offsets fit into a record whatever their texts are, and most commits have no more."""
+ROW_BYTES_MAX: Final = 64
+"""An offset without its text: a topic id, four numbers, and what encloses them."""
+
+CHARACTER_BYTES_MAX: Final = 4
 
 
 class Commits:
@@ -34,8 +36,7 @@ class Commits:
 
     def commit(self, desk: Desk, event: CommitOffsets) -> "asyncio.Future[ErrorCode]":
         """What the client hears; the event is queued before this returns."""
-        is_small = len(event.offsets) <= SMALL
-        parts = (event,) if is_small else commit_parts(event, bytes_max=EVENT_BYTES_MAX)
+        parts = commit_parts(event, bytes_max=EVENT_BYTES_MAX)
         answers = [desk.outbox.ask(part, partial(self._finish, desk, part)) for part in parts]
         return answers[0] if len(answers) == 1 else _first_refusal(answers)
 
@@ -52,7 +53,10 @@ class Commits:
 
 def commit_parts(event: CommitOffsets, *, bytes_max: int) -> tuple[CommitOffsets, ...]:
     """The commit in events that are not larger than this, as far as single offsets allow."""
-    if len(event.offsets) <= 1 or len(encode_group_event(event)) <= bytes_max:
+    # Measuring is encoding, so it is done only where a bound leaves doubt.
+    if _bound_bytes(event) <= bytes_max or len(event.offsets) <= 1:
+        return (event,)
+    if len(encode_group_event(event)) <= bytes_max:
         return (event,)
     half = len(event.offsets) // 2
     halves = (event.offsets[:half], event.offsets[half:])
@@ -61,6 +65,13 @@ def commit_parts(event: CommitOffsets, *, bytes_max: int) -> tuple[CommitOffsets
         for offsets in halves
         for part in commit_parts(replace(event, offsets=offsets), bytes_max=bytes_max)
     )
+
+
+def _bound_bytes(event: CommitOffsets) -> int:
+    """What the event surely does not exceed."""
+    names = len(event.group_id) + len(event.member_id) + len(event.instance_id or "")
+    characters = names + sum(len(row[4]) for row in event.offsets)
+    return ROW_BYTES_MAX * (1 + len(event.offsets)) + CHARACTER_BYTES_MAX * characters
 
 
 def _first_refusal(answers: "list[asyncio.Future[ErrorCode]]") -> "asyncio.Future[ErrorCode]":

@@ -1,6 +1,9 @@
 """Limits and times of groups, each with its unit and the reason for its default."""
 
 from dataclasses import dataclass
+from typing import Final
+
+from lakelog.groups.assign import ASSIGNORS
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +60,37 @@ class GroupOptions:
 
     sync_bytes_max: int = 8 << 20
     """The greatest assignment of a whole group."""
+
+    def __post_init__(self) -> None:
+        for name in _AT_LEAST_ONE:
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1")
+        for name in _NOT_NEGATIVE:
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative")
+        if self.session_timeout_min_ms > self.session_timeout_max_ms:
+            raise ValueError("session_timeout_min_ms must not be above session_timeout_max_ms")
+        unknown = [name for name in self.consumer_assignors if name not in ASSIGNORS]
+        if unknown or not self.consumer_assignors:
+            raise ValueError(f"consumer_assignors must be some of {', '.join(sorted(ASSIGNORS))}")
+
+
+_AT_LEAST_ONE: Final = (
+    "session_timeout_min_ms",
+    "members_max",
+    "consumer_session_timeout_ms",
+    "consumer_heartbeat_interval_ms",
+    "consumer_members_max",
+    "offsets_retention_ms",
+    "offsets_retention_check_ms",
+    "new_member_join_timeout_ms",
+    "patterns_refresh_ms",
+    "request_timeout_ms",
+    "sync_part_bytes_max",
+    "sync_bytes_max",
+)
+_NOT_NEGATIVE: Final = (
+    "initial_rebalance_delay_ms",
+    "assignment_interval_ms",
+    "offset_metadata_characters_max",
+)

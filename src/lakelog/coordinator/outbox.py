@@ -15,8 +15,8 @@ from lakelog.clock import Clock
 from lakelog.domain.events import GroupChange
 from lakelog.domain.outcomes import GroupJudged, Outcome
 from lakelog.domain.replica import Replica
-from lakelog.domain.writer import EVENT_BYTES_MAX
-from lakelog.groups.events import GroupEvent, encode_group_event
+from lakelog.domain.writer import EventTooLarge
+from lakelog.groups.events import GroupEvent
 from lakelog.groups.outcomes import GroupOutcome
 from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Failure, Unavailable
@@ -66,11 +66,11 @@ class Outbox:
     ) -> "asyncio.Future[AnswerT]":
         """The same; the answer is what `finish` makes of what is heard."""
         answer: asyncio.Future[AnswerT] = asyncio.get_running_loop().create_future()
-        if len(encode_group_event(event)) > EVENT_BYTES_MAX:
-            answer.set_result(finish(ErrorCode.UNKNOWN_SERVER_ERROR))
-            return answer
         try:
             outcome = self._replica.submit(GroupChange(event))
+        except EventTooLarge:
+            answer.set_result(finish(ErrorCode.UNKNOWN_SERVER_ERROR))
+            return answer
         except Unavailable:
             answer.set_result(finish(ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return answer

@@ -26,10 +26,14 @@ from lakelog.domain.options import DomainOptions
 from lakelog.domain.outcomes import Applied, Ignored, Outcome
 from lakelog.domain.state import LEVEL_MAX
 from lakelog.meta.port import RECORD_BYTES_MAX, MetadataLog
-from lakelog.model.failures import OutcomeUnknown, Unavailable
+from lakelog.model.failures import Failure, OutcomeUnknown, Unavailable
 
 EVENT_BYTES_MAX: Final = RECORD_BYTES_MAX - OVERHEAD_BYTES_MAX - EVENT_OVERHEAD_BYTES
 """The greatest event that fits into a record (rule 25)."""
+
+
+class EventTooLarge(Failure):
+    """The event fits into no record and never will: make smaller ones of it."""
 
 
 class Hole(Unavailable):
@@ -83,11 +87,15 @@ class Writer:
         self._number = 0
 
     def submit(self, event: Event) -> "asyncio.Future[Outcome]":
-        """Take the next place; the future ends with the outcome, or with `OutcomeUnknown`."""
+        """Take the next place; the future ends with the outcome, or with `OutcomeUnknown`.
+
+        Raises `Unavailable`, or `EventTooLarge`.
+        """
         if self._incarnation is None:
             raise Unavailable("the domain is being loaded")
         kind, body = encode_event(event)
-        assert len(body) <= EVENT_BYTES_MAX, (kind, len(body))
+        if len(body) > EVENT_BYTES_MAX:
+            raise EventTooLarge(f"an event of kind {kind} has {len(body)} bytes")
         outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._queue.append(_Queued(kind, body, outcome))
         self._work.set()
