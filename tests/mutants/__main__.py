@@ -15,12 +15,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.mutants import domain, storage
+from tests.mutants import domain, groups, storage
 from tests.mutants.plant import Plant
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_S = 400
-PLANTS = domain.PLANTS + storage.PLANTS
+PLANTS = domain.PLANTS + storage.PLANTS + groups.PLANTS
 
 
 def commands(plant: Plant) -> list[list[str]]:
