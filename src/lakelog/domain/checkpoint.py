@@ -88,7 +88,7 @@ def decode_manifest(data: bytes | memoryview) -> Manifest:
     """The manifest; one of a newer version is refused by name."""
     try:
         manifest = msgspec.msgpack.decode(data, type=Manifest)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Corrupt(f"the checkpoint's manifest cannot be read: {error}") from None
     if manifest.format != FORMAT or manifest.level > LEVEL_MAX:
         raise Corrupt(

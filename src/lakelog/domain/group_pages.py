@@ -64,7 +64,7 @@ def decode_group_page(data: bytes | memoryview) -> GroupPage:
     """The page; its bytes were verified against their hash before."""
     try:
         body = msgspec.msgpack.decode(data, type=_Body)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Corrupt(f"a checkpoint page of groups cannot be read: {error}") from None
     if body.format != FORMAT:
         raise Corrupt(f"a checkpoint page of groups has format {body.format}; {FORMAT} is known")

@@ -207,7 +207,7 @@ def decode_group_event(data: memoryview) -> GroupEvent:
     """The event; what cannot be understood is `Corrupt` and stops the domain (rule 11)."""
     try:
         event = _DECODER.decode(data)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Corrupt(f"a group event cannot be understood: {error}") from None
     if isinstance(event, Target):
         _check_target(event)
