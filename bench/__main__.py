@@ -24,8 +24,14 @@ DRIVERS = {
     "b9": "bench.b9_partitions",
     "b10": "bench.b10_connections",
     "b12": "bench.b12_footprint",
+    "b13": "bench.group_restart",
+    "b14": "bench.group_many",
+    "b15": "bench.group_commit",
+    "b16": "bench.group_heartbeat",
+    "b17": "bench.group_rebalance",
     "latency": "bench.latency",
 }
+FAMILIES = {"groups": ("b13", "b14", "b15", "b16", "b17")}
 QUIET_LOAD = 0.3
 
 
@@ -51,7 +57,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one short round of the main cells")
-    parser.add_argument("--only", default=",".join(DRIVERS), help="a list such as b1,b3")
+    parser.add_argument("--only", default=",".join(DRIVERS), help="a list such as b1,b3, or groups")
     parser.add_argument("--out", type=Path, help="append one JSON line per run to this file")
     parser.add_argument("--no-peer", action="store_true", help="absolute figures of ours alone")
     parser.add_argument("--peer-only", action="store_true", help="the peer alone, to prove drivers")
@@ -60,10 +66,17 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--disk", type=Path, help="a directory on a real disk")
     parser.add_argument("--on-disk", action="store_true", help="put all data on the disk")
     parsed = parser.parse_args(arguments)
-    unknown = sorted(set(parsed.only.split(",")) - set(DRIVERS))
+    parsed.only = expand(parsed.only)
+    unknown = sorted(set(parsed.only) - set(DRIVERS))
     if unknown:
-        parser.error(f"no benchmark called {', '.join(unknown)}; there are {', '.join(DRIVERS)}")
+        known = ", ".join((*DRIVERS, *FAMILIES))
+        parser.error(f"no benchmark called {', '.join(unknown)}; there are {known}")
     return parsed
+
+
+def expand(names: str) -> list[str]:
+    """Return the benchmarks that a list names, with families in full."""
+    return [each for name in names.split(",") for each in FAMILIES.get(name, (name,))]
 
 
 def choose_arms(options: argparse.Namespace) -> tuple[list[arena.Arm], Peer | None]:
@@ -115,7 +128,7 @@ def main(arguments: Sequence[str]) -> int:
     place = arena.Arena(
         arms, choose_scale(options), recorder, disk if options.on_disk else memory, disk
     )
-    failed = [name for name in options.only.split(",") if not run_one(name, place)]
+    failed = [name for name in options.only if not run_one(name, place)]
     if failed:
         print(f"failed: {', '.join(failed)}")
     return 1 if failed else 0
