@@ -39,6 +39,7 @@ class Fields(TypedDict, total=False):
     session_timeout_ms: int
     holder: int
     members_max: int
+    holder_epoch: int
 
 
 def beat_of(member_id: str, epoch: int, **fields: Unpack[Fields]) -> Beat:
@@ -56,6 +57,7 @@ def beat_of(member_id: str, epoch: int, **fields: Unpack[Fields]) -> Beat:
         "session_timeout_ms": 45_000,
         "holder": 1,
         "members_max": 1_000,
+        "holder_epoch": -1,
     }
     told.update(fields)
     return Beat("group", member_id, epoch, **told)

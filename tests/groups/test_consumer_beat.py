@@ -17,7 +17,7 @@ from tests.groups.consumer_build import (
 )
 
 from lakelog.groups.consumer import needs_target, step
-from lakelog.groups.events import Resolved
+from lakelog.groups.events import Adopt, Resolved
 from lakelog.groups.outcomes import Beaten
 from lakelog.groups.state import ConsumerGroup, MemberState
 from lakelog.model.errors import ErrorCode
@@ -195,7 +195,7 @@ def test_row_89_an_empty_pattern_removes_the_pattern_and_what_it_matched() -> No
         ({"rebalance_timeout_ms": 5}, False),
         ({"client_host": "/::1"}, False),
         ({"session_timeout_ms": 1}, False),
-        ({"holder": 2}, False),
+        ({"holder": 2, "holder_epoch": 2}, False),
     ],
 )
 def test_only_another_subscription_is_a_rebalance(told: Fields, is_rebalance: bool) -> None:
@@ -301,14 +301,35 @@ def test_row_81_an_emptied_group_keeps_its_epoch_for_whoever_comes_next() -> Non
 def test_k4_a_heartbeat_that_arrives_elsewhere_moves_the_member_there_once() -> None:
     group = stable("a")
     first = group.members["a"].holder_epoch
-    moved, _ = answered(group, "a", 2, holder=2)
+    moved, _ = answered(group, "a", 2, holder=2, holder_epoch=first)
     assert (moved.members["a"].holder, moved.members["a"].holder_epoch) == (2, first + 1)
     assert moved.epoch == group.epoch
     assert answered(moved, "a", 2, holder=2)[0] is moved
 
 
 def test_k4_a_heartbeat_that_is_refused_moves_nothing() -> None:
-    assert refused(stable("a"), beat_of("a", 6, holder=2)) is ErrorCode.FENCED_MEMBER_EPOCH
+    group = stable("a")
+    late = beat_of("a", 6, holder=2, holder_epoch=group.members["a"].holder_epoch)
+    assert refused(group, late) is ErrorCode.FENCED_MEMBER_EPOCH
+
+
+@pytest.mark.parametrize("epoch", [0, 2, -1])
+def test_k4_a_heartbeat_that_waited_while_its_client_went_elsewhere_changes_nothing(
+    epoch: int,
+) -> None:
+    group = fed(stable("a"), Adopt("group", "a", 2))
+    late = join_of("a") if epoch == 0 else beat_of("a", epoch, owned=())
+    assert refused(group, late) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_k4_a_join_that_lands_late_does_not_let_go_of_partitions() -> None:
+    group = fed(stable("a"), Adopt("group", "a", 2), join_of("b", holder=2))
+    group = fed(group, shared(group.epoch, {"a": {ORDERS: (0,)}, "b": {ORDERS: (1,)}}))
+    held = beat_of("a", 2, owned=((ORDERS, (0, 1)),), holder=2)
+    group = fed(group, held)
+    assert group.members["a"].revoking
+    assert refused(group, join_of("a")) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert group.owners[ORDERS][1] == "a"  # P1: it is still letting go
 
 
 def test_a_member_that_comes_back_under_its_id_is_not_hit_by_what_was_said_of_it_before() -> None:

@@ -11,6 +11,7 @@ import re
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from msgspec.structs import replace
 from tests.groups.consumer_build import (
     CLICKS,
     ORDERS,
@@ -102,8 +103,15 @@ class Honest(RuleBasedStateMachine):
             assert is_told or is_change(before, self.group), "P5: a rebalance without a change"
         return outcome
 
+    def adopting(self, event: Beat) -> Beat:
+        """What a broker makes of a heartbeat of a member that another one holds (K4)."""
+        member = self.group.members.get(event.member_id)
+        if member is None or member.holder == event.holder:
+            return event
+        return replace(event, holder_epoch=member.holder_epoch)
+
     def send(self, client: Client, *, is_lost: bool) -> None:
-        answer = self.apply(client.next_beat())
+        answer = self.apply(self.adopting(client.next_beat()))
         assert isinstance(answer, Beaten)
         if not is_lost:
             client.hear(answer)
@@ -263,7 +271,7 @@ class Hostile(Honest):
         self.sent: list[Beat] = []
 
     def send(self, client: Client, *, is_lost: bool) -> None:
-        beat = client.next_beat()
+        beat = self.adopting(client.next_beat())
         self.sent.append(beat)
         answer = self.apply(beat)
         assert isinstance(answer, Beaten)

@@ -47,6 +47,7 @@ class Beats:
         """The answer to a heartbeat; what is to be written is queued before this returns."""
         if not desk.is_well():
             return _done(_UNAVAILABLE)
+        event = _adopting(desk, event)
         _, outcome, is_changed = desk.table.preview(event)
         assert isinstance(outcome, Beaten), outcome
         if outcome.code is not ErrorCode.NONE:
@@ -73,6 +74,7 @@ class Beats:
         return await self._judge(desk, event)
 
     async def _judge(self, desk: Desk, event: Beat) -> Beaten:
+        event = _adopting(desk, event)
         _, outcome, is_changed = desk.table.preview(event)
         assert isinstance(outcome, Beaten), outcome
         if is_changed:
@@ -117,6 +119,15 @@ class Beats:
         if second.assignment is None:
             return replace(second, assignment=first.assignment)
         return second
+
+
+def _adopting(desk: Desk, event: Beat) -> Beat:
+    """The heartbeat; of a member that another broker holds, with that holder's epoch (K4)."""
+    group = desk.group(event.group_id)
+    member = None if group is None else group.members.get(event.member_id)
+    if member is None or member.holder == event.holder:
+        return event
+    return replace(event, holder_epoch=member.holder_epoch)
 
 
 def _next(event: Beat, first: Beaten) -> Beat:

@@ -26,6 +26,9 @@ def beat(group: ConsumerGroup, event: Beat) -> tuple[ConsumerGroup, Beaten]:
     """Take in a heartbeat."""
     if event.member_epoch < LEAVE_FOR_A_WHILE:
         return group, Beaten(ErrorCode.INVALID_REQUEST, "The member epoch is invalid.")
+    if _is_late(group, event):
+        reason = "The member has spoken to another broker meanwhile."
+        return group, Beaten(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
     if event.member_epoch < JOIN:
         return _leave(group, event)
     found = _find(group, event)
@@ -52,6 +55,20 @@ def beat(group: ConsumerGroup, event: Beat) -> tuple[ConsumerGroup, Beaten]:
     is_shown = _is_full(event) or after.assigned != before.assigned
     assignment = listed(after.assigned) if is_shown else None
     return group, Beaten(ErrorCode.NONE, None, after.member_id, after.epoch, assignment)
+
+
+def _is_late(group: ConsumerGroup, event: Beat) -> bool:
+    """Whether the heartbeat waited while its client gave up and went on elsewhere (K4).
+
+    What it says of its partitions was true then: taken for the member's word it would let go of
+    what the member has now (P1). Heartbeats of one broker keep their order.
+    """
+    member = group.members.get(event.member_id)
+    return (
+        member is not None
+        and member.holder != event.holder
+        and member.holder_epoch != event.holder_epoch
+    )
 
 
 def _is_rebalance(group: ConsumerGroup, before: ConsumerMember, told: ConsumerMember) -> bool:

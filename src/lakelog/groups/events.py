@@ -129,7 +129,9 @@ class DeleteGroup(_Event, frozen=True, array_like=True, tag=10):
 class Beat(_Event, frozen=True, array_like=True, tag=11):
     """A heartbeat of the consumer protocol (KIP-848); it is written only if it changes something.
 
-    None and -1 mean "unchanged". A member epoch of 0 joins, -1 leaves, -2 leaves for a while.
+    None and -1 mean "unchanged". A member epoch of 0 joins, -1 leaves, -2 leaves for a while. A
+    broker that takes the member over from its holder names the holder's epoch: what was queued
+    before the member went elsewhere is refused when it lands (K4).
     """
 
     member_id: str
@@ -146,6 +148,7 @@ class Beat(_Event, frozen=True, array_like=True, tag=11):
     session_timeout_ms: int
     holder: int
     members_max: int
+    holder_epoch: int = -1
 
 
 class Target(_Event, frozen=True, array_like=True, tag=12):
