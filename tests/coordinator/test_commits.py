@@ -5,6 +5,7 @@ from functools import partial
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.coordinator.stage import TOPIC, Stage, commit_event, play, stable
 
 from lakelog.coordinator.commits import commit_parts
@@ -60,6 +61,33 @@ def test_a_commit_that_the_log_does_not_take_in_hears_15() -> None:
         code = await broker.commit(commit_event())
         assert code is ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert 4.9 < stage.loop.time() - began_s < 5.5
+
+    play(scenario)
+
+
+def test_k6_commits_are_not_taken_in_by_a_broker_that_may_be_held_for_gone() -> None:
+    async def scenario(stage: Stage) -> None:
+        broker = await stage.broker()
+        broker.brokers.until_s = broker.clock.monotonic_s()
+        code = await broker.commit(commit_event())
+        assert code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        broker.brokers.until_s = float("inf")
+        await asyncio.sleep(5)
+        assert stage.written(CommitOffsets) == []
+
+    play(scenario)
+
+
+def test_a_commit_that_was_given_up_while_it_waited_is_not_written_later() -> None:
+    async def scenario(stage: Stage) -> None:
+        broker = await stage.broker()
+        broker.faults.outage_until_s = stage.loop.time() + 30
+        first = broker.commit(replace(commit_event(), time_ms=1))
+        await asyncio.sleep(0)
+        second = broker.commit(replace(commit_event(), time_ms=2))
+        assert await first is await second is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        await asyncio.sleep(60)
+        assert [event.time_ms for event in stage.written(CommitOffsets)] == [1]
 
     play(scenario)
 

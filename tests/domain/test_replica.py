@@ -94,7 +94,7 @@ def test_f2_a_process_that_lost_its_name_while_it_loads_fences_nobody() -> None:
     async def scenario(world: World) -> None:
         rightful = await world.born("broker-1")
         zombie = world.replica("broker-1")
-        asked = []
+        asked: list[None] = []
 
         def holds_name() -> bool:
             asked.append(None)
@@ -112,6 +112,28 @@ def test_f2_a_process_that_lost_its_name_while_it_loads_fences_nobody() -> None:
         await zombie.close()
         with pytest.raises(Fenced):
             await rightful.close()
+
+    run(scenario)
+
+
+def test_what_is_withdrawn_while_it_waits_is_never_written() -> None:
+    async def scenario(world: World) -> None:
+        replica = await world.born("broker-1")
+        first = replica.submit(create(7))
+        await asyncio.sleep(0)  # the first one is on its way; the others wait behind it
+        second, third = replica.submit(create(8)), replica.submit(create(9))
+        replica.withdraw(first)
+        replica.withdraw(second)
+        assert await first == Done()
+        assert await third == Done()
+        with pytest.raises(Unavailable, match="withdrawn"):
+            await second
+        assert [stream in replica.state.streams.row_of for stream in (7, 8, 9)] == [
+            True,
+            False,
+            True,
+        ]
+        await replica.close()
 
     run(scenario)
 

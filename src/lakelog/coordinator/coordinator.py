@@ -151,15 +151,19 @@ class Coordinator:
 
     def join(self, ask: JoinAsk) -> "asyncio.Future[JoinAnswer]":
         """The answer to a JoinGroup, once its generation is there."""
-        if self._is_draining:
-            return _done(JoinAnswer(_GOING, ask.member_id))
-        return self._members.join(self._desk(ask.group_id), ask)
+        desk = self._desk(ask.group_id)
+        refusal = self._refusal(desk)
+        if refusal is not None:
+            return _done(JoinAnswer(refusal, ask.member_id))
+        return self._members.join(desk, ask)
 
     def sync(self, ask: SyncAsk) -> "asyncio.Future[SyncAnswer]":
         """The answer to a SyncGroup, once the leader has brought the assignments."""
-        if self._is_draining:
-            return _done(SyncAnswer(_GOING))
-        return self._members.sync(self._desk(ask.group_id), ask)
+        desk = self._desk(ask.group_id)
+        refusal = self._refusal(desk)
+        if refusal is not None:
+            return _done(SyncAnswer(refusal))
+        return self._members.sync(desk, ask)
 
     def heartbeat(
         self, group_id: str, *, member_id: str, instance_id: str | None, generation: int
@@ -181,9 +185,11 @@ class Coordinator:
         self, group_id: str, members: Sequence[tuple[str, str | None]]
     ) -> "asyncio.Future[Left | ErrorCode]":
         """What became of each member (id, instance id) of a LeaveGroup."""
-        if self._is_draining:
-            return _done(_GOING)
-        return self._members.leave(self._desk(group_id), group_id, members)
+        desk = self._desk(group_id)
+        refusal = self._refusal(desk)
+        if refusal is not None:
+            return _done(refusal)
+        return self._members.leave(desk, group_id, members)
 
     def beat(self, ask: BeatAsk) -> "asyncio.Future[Beaten]":
         """The answer to a ConsumerGroupHeartbeat."""
@@ -204,15 +210,27 @@ class Coordinator:
 
     def commit(self, event: CommitOffsets) -> "asyncio.Future[ErrorCode]":
         """What became of an OffsetCommit: all of it, or nothing with this code."""
-        if self._is_draining:
-            return _done(_GOING)
-        return self._commits.commit(self._desk(event.group_id), event)
+        desk = self._desk(event.group_id)
+        refusal = self._refusal(desk)
+        if refusal is not None:
+            return _done(refusal)
+        return self._commits.commit(desk, event)
 
     def submit(self, event: GroupEvent) -> "asyncio.Future[Heard]":
         """What became of any other event of a group."""
         if self._is_draining:
             return _done(_GOING)
         return self._desk(event.group_id).outbox.send(event)
+
+    def _refusal(self, desk: Desk) -> ErrorCode | None:
+        """Why nothing is taken in now.
+
+        A broker that stood still finds requests in its sockets that their clients have long sent
+        elsewhere: written now, an old commit would follow a newer one (K6).
+        """
+        if self._is_draining:
+            return _GOING
+        return None if desk.is_well() else ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     def _desk(self, group_id: str) -> Desk:
         desks = self._desks

@@ -30,6 +30,7 @@ AnswerT = TypeVar("AnswerT")
 @dataclass(slots=True, eq=False)
 class _Waiting(Generic[AnswerT]):
     until_s: float
+    outcome: "asyncio.Future[Outcome]"
     answer: "asyncio.Future[AnswerT]"
     finish: Callable[[Heard], AnswerT]
 
@@ -75,7 +76,8 @@ class Outbox:
             answer.set_result(finish(ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return answer
         self._last = outcome
-        waiting = _Waiting(self._clock.monotonic_s() + self._timeout_s, answer, finish)
+        until_s = self._clock.monotonic_s() + self._timeout_s
+        waiting = _Waiting(until_s, outcome, answer, finish)
         outcome.add_done_callback(waiting.settle)
         while self._waiting and self._waiting[0].answer.done():
             self._waiting.popleft()
@@ -88,10 +90,17 @@ class Outbox:
             await asyncio.wait([self._last])
 
     def sweep(self, now_s: float) -> None:
-        """Those who waited too long hear 15; their events may still be taken in."""
+        """Those who waited too long hear 15.
+
+        Their events are taken back if they still wait too: the client asks again, perhaps
+        elsewhere, and what lands after that would be old. One in flight may still be taken in.
+        """
         waiting = self._waiting
         while waiting and (waiting[0].until_s <= now_s or waiting[0].answer.done()):
-            waiting.popleft().give_up()
+            one = waiting.popleft()
+            if not one.answer.done():
+                self._replica.withdraw(one.outcome)
+                one.give_up()
 
 
 def _as_heard(heard: Heard) -> Heard:

@@ -111,6 +111,10 @@ class Replica:
             raise Unavailable(f"domain {self.identity.domain} has stopped: {self.stopped}")
         return self._writer.submit(event)
 
+    def withdraw(self, outcome: "asyncio.Future[Outcome]") -> None:
+        """Take back what `submit` returned this for, if it still waits to be written."""
+        self._writer.withdraw(outcome)
+
     def check_fresh(self) -> None:
         """Refuse to serve from a state that nobody vouched for lately (rule 17)."""
         if self.stopped is not None or not self._serving:

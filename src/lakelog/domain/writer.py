@@ -77,6 +77,7 @@ class Writer:
         self._incarnation: int | None = None
         self._number = 0
         self._queue: deque[_Queued] = deque()
+        self._withdrawn: set[asyncio.Future[Outcome]] = set()
         self._pending: dict[int, list[asyncio.Future[Outcome]]] = {}
         self._work = asyncio.Event()
 
@@ -100,6 +101,14 @@ class Writer:
         self._queue.append(_Queued(kind, body, outcome))
         self._work.set()
         return outcome
+
+    def withdraw(self, outcome: "asyncio.Future[Outcome]") -> None:
+        """Nobody wants the event of this outcome any more: if it still waits, it is not written.
+
+        One that is in flight goes on, and is applied or not.
+        """
+        if not outcome.done():
+            self._withdrawn.add(outcome)
 
     def applied(self, applied: Applied) -> bool:
         """Hear of a record that was applied: if it is ours, its waiters learn the outcomes.
@@ -131,16 +140,27 @@ class Writer:
         self._pending.clear()
         _fail([queued.outcome for queued in self._queue], Unavailable(reason))
         self._queue.clear()
+        self._withdrawn.clear()
 
     async def run(self) -> None:
         """Append what is submitted, one record after another, for ever."""
         while True:
             await self._work.wait()
+            self._drop_withdrawn()
             if not self._queue or self._incarnation is None:
                 self._work.clear()
                 continue
             number, data = self._next_record()
             await self._append(number, data)
+
+    def _drop_withdrawn(self) -> None:
+        if not self._withdrawn:
+            return
+        gone = [queued.outcome for queued in self._queue if queued.outcome in self._withdrawn]
+        kept = [queued for queued in self._queue if queued.outcome not in self._withdrawn]
+        self._queue = deque(kept)
+        self._withdrawn.clear()
+        _fail(gone, Unavailable("it was withdrawn before it was written"))
 
     def _next_record(self) -> tuple[int, bytes]:
         assert self._incarnation is not None
