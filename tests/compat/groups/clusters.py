@@ -6,6 +6,7 @@ so that either may die, and keep everything twice.
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -19,6 +20,8 @@ from bench.peer import CLUSTER_ID, Peer, find_peer
 
 FORMAT_TIMEOUT_S = 60.0
 READY_TIMEOUT_S = 90.0
+PAUSES_MAX = 50
+PAUSE_AGAIN_S = 0.01
 
 # The sessions of KIP-848 are the broker's choice: short ones make a kill quick to notice.
 OURS = {
@@ -50,6 +53,8 @@ class Cluster:
     name: str
     starts: Mapping[int, Callable[[], ProcessBroker]]
     brokers: dict[int, ProcessBroker] = field(default_factory=dict)
+    metadata: Path | None = None
+    """The SQLite file that the brokers share."""
 
     @property
     def bootstrap(self) -> str:
@@ -70,8 +75,18 @@ class Cluster:
         self.brokers[node_id].kill()
 
     def pause(self, node_id: int) -> None:
-        """Stop a broker in its tracks: SIGSTOP."""
-        os.kill(self.brokers[node_id].pid, signal.SIGSTOP)
+        """Stop a broker in its tracks: SIGSTOP.
+
+        One that is stopped inside a transaction holds the lock of the SQLite file, and then nobody
+        can write: that is SQLite's nature and not what is tried here, so it is stopped once more.
+        """
+        for _ in range(PAUSES_MAX):
+            os.kill(self.brokers[node_id].pid, signal.SIGSTOP)
+            if self.metadata is None or is_free(self.metadata):
+                return
+            os.kill(self.brokers[node_id].pid, signal.SIGCONT)
+            time.sleep(PAUSE_AGAIN_S)
+        raise TimeoutError(f"broker {node_id} was never found outside of a transaction")
 
     def resume(self, node_id: int) -> None:
         """Let a paused broker go on: SIGCONT."""
@@ -81,6 +96,19 @@ class Cluster:
         """End all brokers, whatever state they are in."""
         for broker in self.brokers.values():
             broker.kill()
+
+
+def is_free(metadata: Path) -> bool:
+    """Whether somebody may write to a SQLite file now."""
+    connection = sqlite3.connect(metadata, timeout=0.05, isolation_level=None)
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("ROLLBACK")
+    except sqlite3.OperationalError:
+        return False
+    finally:
+        connection.close()
+    return True
 
 
 @contextmanager
@@ -103,7 +131,7 @@ def our_cluster(folder: Path, size: int, session_ms: int) -> Iterator[Cluster]:
         return ProcessBroker(Launch("ours", command, port, folder / f"broker-{at + 1}.log"))
 
     starts = {at + 1: (lambda at=at: start(at)) for at in range(size)}
-    cluster = Cluster("ours", starts)
+    cluster = Cluster("ours", starts, metadata=folder / "data" / "metadata.db")
     try:
         for node_id in starts:
             cluster.start(node_id)
