@@ -117,8 +117,8 @@ def test_row_92_an_epoch_older_than_the_one_before_is_fenced() -> None:
 
 def test_row_38_a_known_member_joins_again_with_epoch_0_and_without_a_rebalance() -> None:
     group = stable("a", "b")
-    same, answer = feed(group, join_of("a"))
-    assert same is group
+    after, answer = feed(group, join_of("a"))
+    assert (after.epoch, after.target_epoch) == (group.epoch, group.target_epoch)
     assert isinstance(answer, Beaten)
     assert answer.epoch == group.members["a"].epoch
     assert answer.assignment is not None
@@ -147,8 +147,8 @@ def test_row_32_a_full_group_takes_nobody_else_but_keeps_its_members() -> None:
     group = stable("a", "b")
     full = ErrorCode.GROUP_MAX_SIZE_REACHED
     assert refused(group, join_of("c", members_max=2)) is full
-    same, answer = feed(group, join_of("a", members_max=2))
-    assert same is group
+    after, answer = feed(group, join_of("a", members_max=2))
+    assert after.members.keys() == group.members.keys()
     assert isinstance(answer, Beaten)
     assert answer.code is ErrorCode.NONE
     assert refused(group, beat_of("c", 2, members_max=2)) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -195,7 +195,7 @@ def test_row_89_an_empty_pattern_removes_the_pattern_and_what_it_matched() -> No
         ({"rebalance_timeout_ms": 5}, False),
         ({"client_host": "/::1"}, False),
         ({"session_timeout_ms": 1}, False),
-        ({"holder": 2, "holder_epoch": 2}, False),
+        ({"holder": 2, "holder_epoch": 4}, False),
     ],
 )
 def test_only_another_subscription_is_a_rebalance(told: Fields, is_rebalance: bool) -> None:
@@ -320,6 +320,18 @@ def test_k4_a_heartbeat_that_waited_while_its_client_went_elsewhere_changes_noth
     group = fed(stable("a"), Adopt("group", "a", 2))
     late = join_of("a") if epoch == 0 else beat_of("a", epoch, owned=())
     assert refused(group, late) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_k4_every_word_of_a_member_makes_what_waits_elsewhere_old() -> None:
+    group = stable("a")
+    seen = group.members["a"].holder_epoch
+    for said in (join_of("a"), beat_of("a", 2, names=("clicks", "orders")), beat_of("a", -2)):
+        after = fed(group, said)
+        late = beat_of("a", 2, owned=(), holder=2, holder_epoch=seen)
+        if "a" in after.members:
+            assert refused(after, late) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    steady, _ = answered(group, "a", 2)
+    assert steady is group  # K8: and silence is none
 
 
 def test_k4_a_join_that_lands_late_does_not_let_go_of_partitions() -> None:

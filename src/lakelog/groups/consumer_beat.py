@@ -51,6 +51,10 @@ def beat(group: ConsumerGroup, event: Beat) -> tuple[ConsumerGroup, Beaten]:
     if event.member_epoch == JOIN and after.epoch != told.epoch:
         # Who joins has forgotten its former epochs: if the answer is lost, it joins once more.
         after = replace(after, previous_epoch=JOIN)
+    if after is not before:
+        # K4: what waits elsewhere was said before this, and must not be taken for newer.
+        holder_epoch = max(after.holder_epoch, before.holder_epoch + 1)
+        after = replace(after, holder_epoch=holder_epoch)
     group = put(group, before=told, after=after)
     is_shown = _is_full(event) or after.assigned != before.assigned
     assignment = listed(after.assigned) if is_shown else None
@@ -177,7 +181,12 @@ def _successor(member: ConsumerMember, event: Beat) -> ConsumerMember:
 
 
 def _told(member: ConsumerMember, event: Beat) -> ConsumerMember:
-    """The member with what the heartbeat tells about it; the same object if it is nothing new."""
+    """The member with what the heartbeat tells about it; the same object if it is nothing new.
+
+    A join is always something new, even if it tells nothing else: its client has no partitions, and
+    gets some with the answer. What it said before is then void (K4).
+    """
+    is_join = event.member_epoch == JOIN
     timeout_ms = event.rebalance_timeout_ms
     told = replace(
         member,
@@ -193,7 +202,7 @@ def _told(member: ConsumerMember, event: Beat) -> ConsumerMember:
         pattern=member.pattern if event.pattern is None else event.pattern,
         assignor=member.assignor if event.assignor is None else event.assignor,
         holder=event.holder,
-        holder_epoch=member.holder_epoch + (event.holder != member.holder),
+        holder_epoch=member.holder_epoch + (event.holder != member.holder or is_join),
         is_away=False,
     )
     return member if told == member else told
@@ -232,7 +241,7 @@ def _away(group: ConsumerGroup, member: ConsumerMember, event: Beat) -> Consumer
         assigned=assigned,
         revoking={},
         holder=event.holder,
-        holder_epoch=member.holder_epoch + (event.holder != member.holder),
+        holder_epoch=member.holder_epoch + 1,
         is_away=True,
     )
     return put(group, before=member, after=after)
