@@ -130,6 +130,9 @@ def test_bad_news_are_told_only_by_a_state_that_is_current() -> None:
         await asyncio.sleep(1.1)
         answer = await one.beat(beat_ask(group_id=group_id))
         assert two.group(group_id) is None
+        # It did not know the member when this came: what waited elsewhere looks the same (K4).
+        beaten = await two.beat(beat_ask("m", answer.epoch, group_id=group_id))
+        assert beaten.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
         beaten = await two.beat(beat_ask("m", answer.epoch, group_id=group_id))
         assert (beaten.code, beaten.epoch) == (ErrorCode.NONE, answer.epoch)
         fenced = await two.beat(beat_ask("m", answer.epoch + 7, group_id=group_id))

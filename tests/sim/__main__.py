@@ -1,7 +1,8 @@
 """Runs many seeds: `python -m tests.sim --seeds N [--first S] [--jobs J]`, or one: `--seed S`.
 
-Prints every seed that fails, with what was violated, and which of the states that must be reached
-at least once were not. A seed that fails belongs into `seeds.txt`.
+Each seed runs two worlds, that of the log and that of groups; `--what` chooses one of them. Prints
+every seed that fails, with what was violated, and which of the states that must be reached at least
+once were not. A seed that fails belongs into `seeds.txt`.
 """
 
 import argparse
@@ -9,45 +10,67 @@ import os
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 
 from tests.sim.expected import MUST_REACH
+from tests.sim.group_expected import MUST_REACH_GROUPS
+from tests.sim.group_scenario import GroupResult, run_group_seed
 from tests.sim.scenario import Result, run_seed
 
 SWEEP_SEEDS_MIN = 300
 """In fewer seeds than this a rare state may be missing by chance."""
 
-
-def attempt(seed: int) -> tuple[int, list[str], set[str]]:
-    result = run_seed(seed)
-    return seed, result.violations, result.reached
-
-
-def show(result: Result) -> int:
-    print(f"seed {result.seed}: trace {result.trace}, {len(result.history.sent)} batches sent")
-    for violation in result.violations:
-        print(f"  {violation}")
-    for state in sorted(result.reached):
-        print(f"  reached: {state}")
-    return 1 if result.violations else 0
+WORLDS: dict[str, tuple[Callable[[int], Result | GroupResult], set[str]]] = {
+    "log": (run_seed, MUST_REACH),
+    "groups": (run_group_seed, MUST_REACH_GROUPS),
+}
+Attempt = tuple[int, dict[str, list[str]], set[str]]
+"""A seed, what was violated by world, and what was reached, with the world's name before it."""
 
 
-def sweep(seeds: range, jobs: int, *, stop: bool) -> int:
+def attempt(worlds: tuple[str, ...], seed: int) -> Attempt:
+    """Run the seed in each of the worlds."""
+    violations: dict[str, list[str]] = {}
+    reached: set[str] = set()
+    for world in worlds:
+        result = WORLDS[world][0](seed)
+        violations[world] = result.violations
+        reached |= {f"{world}: {state}" for state in result.reached}
+    return seed, violations, reached
+
+
+def show(worlds: tuple[str, ...], seed: int) -> int:
+    """Run one seed and tell everything about it."""
+    failed = False
+    for world in worlds:
+        result = WORLDS[world][0](seed)
+        print(f"{world}, seed {seed}: trace {result.trace}")
+        for violation in result.violations:
+            print(f"  {violation}")
+        for state in sorted(result.reached):
+            print(f"  reached: {state}")
+        failed = failed or bool(result.violations)
+    return 1 if failed else 0
+
+
+def sweep(worlds: tuple[str, ...], seeds: range, jobs: int, *, stop: bool) -> int:
+    """Run the seeds and tell which of them fail."""
     began = time.perf_counter()
     failed: list[int] = []
     reached: Counter[str] = Counter()
     with ProcessPoolExecutor(jobs) as pool:
-        for seed, violations, states in pool.map(attempt, seeds, chunksize=4):
+        for seed, by_world, states in pool.map(partial(attempt, worlds), seeds, chunksize=4):
             reached.update(states)
-            if violations:
+            if any(by_world.values()):
                 failed.append(seed)
-                print(f"seed {seed}: {len(violations)} violations", flush=True)
-                for violation in violations[:5]:
-                    print(f"  {violation}", flush=True)
+                report(seed, by_world)
                 if stop:
                     pool.shutdown(wait=True, cancel_futures=True)
                     return 1
-    missing = sorted(MUST_REACH - reached.keys()) if len(seeds) >= SWEEP_SEEDS_MIN else []
+    expected = {f"{world}: {state}" for world in worlds for state in WORLDS[world][1]}
+    missing = sorted(expected - reached.keys()) if len(seeds) >= SWEEP_SEEDS_MIN else []
     for state in missing:
         print(f"never reached: {state}")
     spent = time.perf_counter() - began
@@ -55,19 +78,30 @@ def sweep(seeds: range, jobs: int, *, stop: bool) -> int:
     return 1 if failed or missing else 0
 
 
+def report(seed: int, by_world: dict[str, list[str]]) -> None:
+    """Print the first of what a seed violated."""
+    for world, violations in by_world.items():
+        if violations:
+            print(f"seed {seed} ({world}): {len(violations)} violations", flush=True)
+        for violation in violations[:5]:
+            print(f"  {violation}", flush=True)
+
+
 def main() -> int:
+    """Do as the command line says."""
     parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
     parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seed", type=int, help="only this one, with everything it reached")
     parser.add_argument("--stop", action="store_true", help="end at the first that fails")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--what", choices=(*WORLDS, "all"), default="all", help="which world")
     options = parser.parse_args()
+    worlds = tuple(WORLDS) if options.what == "all" else (options.what,)
     if options.seed is not None:
-        return show(run_seed(options.seed))
-    return sweep(
-        range(options.first, options.first + options.seeds), options.jobs, stop=options.stop
-    )
+        return show(worlds, options.seed)
+    seeds = range(options.first, options.first + options.seeds)
+    return sweep(worlds, seeds, options.jobs, stop=options.stop)
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ class Beats:
         return await self._judge(desk, event)
 
     async def _judge(self, desk: Desk, event: Beat) -> Beaten:
-        event = _adopting(desk, event)
+        """The answer by what is known now; the event still names the holder that it met (K4)."""
         _, outcome, is_changed = desk.table.preview(event)
         assert isinstance(outcome, Beaten), outcome
         if is_changed:
@@ -131,9 +131,11 @@ def _adopting(desk: Desk, event: Beat) -> Beat:
 
 
 def _next(event: Beat, first: Beaten) -> Beat:
-    """The same member a moment later: a join again, or a heartbeat that tells nothing new."""
-    if event.member_epoch == JOINS:
-        return event
+    """The same member a moment later, with nothing new to tell.
+
+    It may be given partitions, and lets go of none: by now its client may have gone elsewhere and
+    have some (P1).
+    """
     return replace(
         event,
         member_epoch=first.epoch,

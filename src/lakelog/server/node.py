@@ -128,7 +128,8 @@ class Node:
             position = self.metrics.position.labels(str(domain))
             position.set_function(functools.partial(_position, replica))
             self._replicas.append(replica)
-        await asyncio.gather(*(replica.start(found=found) for replica in self._replicas))
+        loading = asyncio.gather(*(replica.start(found=found) for replica in self._replicas))
+        await self._unless_failed(loading)
         self._log = Log(
             self._replicas,
             self._objects,
@@ -194,6 +195,18 @@ class Node:
     async def failed(self) -> None:
         """Wait for a failure that the process must not survive, and raise it."""
         await self._tasks.failed()
+
+    async def _unless_failed(self, work: "asyncio.Future[Any]") -> None:
+        """Wait for the work, or raise what makes it pointless: our id was taken meanwhile."""
+        watching = Tasks()
+        failed = watching.spawn(self._tasks.failed(), name="watch")
+        await asyncio.wait([work, failed], return_when=asyncio.FIRST_COMPLETED)
+        if not failed.done():
+            await watching.close()
+            await work
+            return
+        work.cancel()
+        failed.result()
 
     async def drain(self) -> None:
         """Accept nobody, answer what was asked (parked fetches with what there is), close."""

@@ -1,0 +1,365 @@
+"""A simulated cluster that serves groups: brokers with sessions, replicas and coordinators."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from tests.sim.group_audit import GroupAuditor
+
+from lakelog.coordinator.coordinator import Coordinator
+from lakelog.coordinator.options import GroupOptions
+from lakelog.domain.options import DomainOptions
+from lakelog.domain.replica import Identity, Replica
+from lakelog.groups.placement import group_domain
+from lakelog.groups.state import CommittedOffset, Group
+from lakelog.meta.memory import MemoryMetadataStore
+from lakelog.meta.port import MetadataLog
+from lakelog.model.failures import Failure
+from lakelog.model.ids import BrokerId, TopicId
+from lakelog.objects.memory import MemoryObjectStore
+from lakelog.server.surroundings import LiveBrokers
+from lakelog.telemetry import Metrics
+from lakelog.testing.faulty import (
+    Fate,
+    Faults,
+    FaultyLog,
+    FaultyMetadataStore,
+    FaultyObjectStore,
+    Journal,
+    Link,
+)
+from lakelog.testing.group_history import GroupHistory, Place
+from lakelog.testing.simulation import Process, SimClock, SimLoop
+from lakelog.topics.cluster import Cluster, ClusterRecord
+from lakelog.topics.routing import Node
+
+T = TypeVar("T")
+CLUSTER = "simulated-groups"
+CLOCK_SKEW_MAX_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """What a seed draws for the whole run."""
+
+    brokers: int
+    domains: int
+    domain: DomainOptions
+    options: GroupOptions
+    skews_ms: tuple[int, ...]
+    session_ms: int
+    """Of classic members; what those of consumer groups have is an option."""
+    rebalance_ms: int
+    client_timeout_s: float
+    is_calm: bool
+    """The stores never fail: then nobody who speaks up in time may be expelled."""
+
+
+class Topics:
+    """The topics that there are, in truth; brokers hear of changes after a while."""
+
+    def __init__(self) -> None:
+        self.table: dict[str, tuple[TopicId, int]] = {}
+
+    def put(self, name: str, partitions: int) -> None:
+        """Make the topic, or let it grow."""
+        known = self.table.get(name)
+        topic = known[0] if known else TopicId(name.encode().ljust(16, b"."))
+        self.table = {**self.table, name: (topic, partitions)}
+
+    def places(self, names: tuple[str, ...]) -> frozenset[Place]:
+        """All partitions of these topics."""
+        return frozenset(
+            (bytes(self.table[name][0]), partition)
+            for name in names
+            for partition in range(self.table[name][1])
+        )
+
+
+class Book:
+    """The topics as one broker knows them."""
+
+    def __init__(self, table: Mapping[str, tuple[TopicId, int]]) -> None:
+        self._table = table
+        self._callbacks: list[Callable[[], None]] = []
+
+    def topics(self) -> Mapping[str, tuple[TopicId, int]]:
+        return self._table
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        self._callbacks.append(callback)
+
+    def set(self, table: Mapping[str, tuple[TopicId, int]]) -> None:
+        self._table = table
+        for callback in self._callbacks:
+            callback()
+
+
+@dataclass(slots=True)
+class GroupWorld:
+    """Everything there is."""
+
+    loop: SimLoop
+    settings: GroupSettings
+    meta_faults: list[Faults]
+    """One for each broker: some can be cut off while others are not."""
+    object_faults: Faults
+    clock: SimClock
+    journal: Journal
+    meta: MemoryMetadataStore
+    objects: MemoryObjectStore
+    auditor: GroupAuditor
+    topics: Topics = field(default_factory=Topics)
+    history: GroupHistory = field(default_factory=GroupHistory)
+    brokers: list["GroupBroker"] = field(default_factory=list)
+    reached: set[str] = field(default_factory=set)
+    violations: list[str] = field(default_factory=list)
+    assigned_from: dict[str, frozenset[Place]] = field(default_factory=dict)
+    """By classic group: the partitions that its last leader gave away."""
+    loses_replies: float = 0.0
+    """How often a client's connection breaks before it has its answer."""
+
+    @classmethod
+    def make(
+        cls, loop: SimLoop, settings: GroupSettings, *, meta_faults: Faults, object_faults: Faults
+    ) -> "GroupWorld":
+        clock = SimClock(loop)
+        journal = Journal()
+        return cls(
+            loop=loop,
+            settings=settings,
+            meta_faults=[replace(meta_faults) for _ in range(settings.brokers)],
+            object_faults=object_faults,
+            clock=clock,
+            journal=journal,
+            meta=MemoryMetadataStore(clock),
+            objects=MemoryObjectStore(clock),
+            auditor=GroupAuditor(
+                journal,
+                domains=settings.domains,
+                checkpoint_records=settings.domain.checkpoint_records,
+            ),
+        )
+
+    def running(self) -> list["GroupBroker"]:
+        return [one for one in self.brokers if one.ready and not one.process.dead]
+
+    def group(self, group_id: str) -> Group | None:
+        """The group as the log has it at this moment."""
+        return self.auditor.group(group_id)
+
+    def change_topic(self, name: str, partitions: int) -> None:
+        """Change a topic; each broker hears of it in its own time."""
+        self.topics.put(name, partitions)
+        for broker in self.running():
+            broker.learn_topics()
+
+
+@dataclass(slots=True)
+class Lag:
+    """What is wrong with a broker's way to the store that it can still read."""
+
+    until_s: float = 0.0
+    """Appends are held up until then …"""
+    most_s: float = 5.0
+    """… for so long at most."""
+    mute_until_s: float = 0.0
+    """Nothing can be written until then, the session cannot be renewed."""
+
+
+class _SlowLog(FaultyLog):
+    """A log that a broker reads well and writes to slowly."""
+
+    def __init__(self, link: Link, inner: MetadataLog, name: str, lag: Lag) -> None:
+        super().__init__(link, inner, name)
+        self._lag = lag
+
+    async def append(self, record: bytes) -> int:
+        """Add a record and return its position, after a while."""
+        if self._link.loop.time() < self._lag.until_s:
+            await asyncio.sleep(self._link.dice.between(0.0, self._lag.most_s))
+        return await super().append(record)
+
+
+class _SlowStore(FaultyMetadataStore):
+    """The store of such a broker."""
+
+    def __init__(self, link: Link, inner: MemoryMetadataStore, lag: Lag) -> None:
+        super().__init__(link, inner)
+        self._lag = lag
+
+    def log(self, name: str) -> FaultyLog:
+        """The log of that name."""
+        return _SlowLog(self._link, self._inner.log(name), name, self._lag)
+
+
+class _MutedLink(Link):
+    """A link that loses whatever is to be written, at times."""
+
+    lag: Lag = Lag()
+
+    def _fate(self, *, write: bool) -> Fate:
+        fate = super()._fate(write=write)
+        is_mute = write and self.loop.time() < self.lag.mute_until_s
+        return Fate.LOST_REQUEST if is_mute else fate
+
+
+class GroupBroker:
+    """One life of a broker process."""
+
+    def __init__(self, world: GroupWorld, number: int, life: int, *, machine: str) -> None:
+        self.number = number
+        self.name = f"broker-{number}.{life}"
+        self.process = Process(self.name)
+        self.ready = False
+        self.died: BaseException | None = None
+        self.gone: asyncio.Future[None] = world.loop.create_future()
+        """Done when whoever is connected to it hears that it is dead."""
+        self.unwell_s = -1.0
+        """When it was stopped last."""
+        self._world = world
+        self._node = Node(BrokerId(number), "host", 9000 + number, None, machine)
+        self._dice = world.loop.dice(self.name)
+        settings = world.settings
+        self.clock = SimClock(
+            world.loop,
+            start_s=self._dice.between(0, 100_000),
+            skew_ms=settings.skews_ms[number],
+        )
+        self.lag = Lag()
+        link = self._link("meta", world.meta_faults[number])
+        link.lag = self.lag
+        store = _SlowStore(link, world.meta, self.lag)
+        self._objects = FaultyObjectStore(
+            self._link("objects", world.object_faults),
+            world.objects,
+            own=self.clock,
+            theirs=world.clock,
+        )
+        record = ClusterRecord(1, CLUSTER, settings.domains)
+        self.cluster = Cluster(store, self.clock, self._dice.entropy, record)
+        self.replicas = [
+            Replica(
+                Identity(CLUSTER, domain, f"broker-{number}"),
+                store,
+                self._objects,
+                self.clock,
+                settings.domain,
+            )
+            for domain in range(settings.domains)
+        ]
+        for replica in self.replicas:
+            replica.on_reload.append(self._reloaded)
+            replica.holds_name = self.holds_name
+        self.book = Book(world.topics.table)
+        self.coordinator = self._make_coordinator()
+
+    def _make_coordinator(self) -> Coordinator:
+        made = Coordinator(
+            self.replicas,
+            LiveBrokers(self.cluster, BrokerId(self.number)),
+            self.book,
+            self.clock,
+            self._world.loop.dice(f"{self.name}/ids").entropy,
+            self._world.settings.options,
+            Metrics(),
+        )
+        made.expire_offsets_if(self._is_clock_right)
+        return made
+
+    def start(self) -> None:
+        """Begin to live; `ready` says when it serves."""
+        self._world.loop.spawn(self._live(), process=self.process, name=self.name)
+
+    def spawn(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+        """Have the broker do this, as if asked over a connection."""
+        name = f"request at {self.name}"
+        request = self._world.loop.spawn(work, process=self.process, name=name)
+        request.add_done_callback(_forget)
+        return request
+
+    def ask(self, act: Callable[["GroupBroker"], Awaitable[T]]) -> "asyncio.Task[T]":
+        """A request; what it queues is queued when the broker reads it."""
+
+        async def work() -> T:
+            return await act(self)
+
+        return self.spawn(work())
+
+    async def offsets(self, group_id: str) -> Mapping[Place, CommittedOffset]:
+        """What OffsetFetch would show; raises `Unavailable`."""
+        await self.coordinator.prove(group_id, arrived_s=self.clock.monotonic_s())
+        return dict(self.coordinator.table(group_id).offsets.get(group_id, {}))
+
+    def replica_of(self, group_id: str) -> Replica:
+        return self.replicas[group_domain(group_id, len(self.replicas))]
+
+    def learn_topics(self) -> None:
+        """Hear of the topics as they are now, some time later."""
+        delay_s = self._dice.waiting_s(0.5)
+
+        async def learn() -> None:
+            await asyncio.sleep(delay_s)
+            self.book.set(self._world.topics.table)
+
+        self.spawn(learn())
+
+    async def leave(self) -> None:
+        """A stop in good order."""
+        self.coordinator.drain()
+        await asyncio.sleep(0.1)
+        self.ready = False
+        await self.coordinator.close()
+        await self.cluster.leave()
+        for replica in self.replicas:
+            await replica.close()
+
+    def _link(self, name: str, faults: Faults) -> _MutedLink:
+        world = self._world
+        dice = world.loop.dice(f"{self.name}/{name}")
+        return _MutedLink(world.loop, self.process, dice, faults, world.journal)
+
+    async def _live(self) -> None:
+        """What a broker does from its start to its end, in the order of `server.node`."""
+        try:
+            await self.cluster.claim(self._node)
+            keeping = self.spawn(self.cluster.run())
+            starting = self.spawn(self._load())
+            await asyncio.wait([keeping, starting], return_when=asyncio.FIRST_COMPLETED)
+            if not starting.done():
+                keeping.result()
+            starting.result()
+            self.ready = True
+            self._world.loop.note(self.name, "serves")
+            watched = [keeping, self.spawn(self.coordinator.failed())]
+            watched += [self.spawn(replica.failed()) for replica in self.replicas]
+            done, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+            self.died = next(iter(done)).exception()
+        except Failure as error:
+            self.died = error
+        self.ready = False
+        self._world.loop.note(self.name, "died", repr(self.died))
+
+    async def _load(self) -> None:
+        await asyncio.gather(*(replica.start(found=True) for replica in self.replicas))
+        await self.cluster.register(self._node)
+        self.book.set(self._world.topics.table)
+        self.coordinator.start()
+
+    def holds_name(self) -> bool:
+        """Whether its session lives for certain."""
+        return self.clock.monotonic_s() < self.cluster.alive_until_s
+
+    async def _is_clock_right(self) -> bool:
+        return abs(await self._objects.clock_skew_ms()) <= CLOCK_SKEW_MAX_MS
+
+    def _reloaded(self) -> None:
+        if self.ready:
+            self._world.reached.add("a living replica reloaded")
+
+
+def _forget(request: "asyncio.Task[Any]") -> None:
+    """Whoever asked may have gone away; then nobody reads the answer."""
+    if not request.cancelled():
+        request.exception()
