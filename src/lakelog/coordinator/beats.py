@@ -133,11 +133,13 @@ def _adopting(desk: Desk, event: Beat) -> Beat:
 
 
 def _next(event: Beat, first: Beaten) -> Beat:
-    """The same member a moment later, with nothing new to tell.
+    """The same member a moment later, with nothing new to tell: a join stays one.
 
     It may be given partitions, and lets go of none: by now its client may have gone elsewhere and
     have some (P1).
     """
+    if event.member_epoch == JOINS:
+        return replace(event, owned=None)
     return replace(
         event,
         member_epoch=first.epoch,

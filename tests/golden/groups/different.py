@@ -12,6 +12,9 @@ EMPTY_TARGET: Final = "a group without members has no target to wait for: its ep
 EAGER: Final = "a target is made as soon as it is needed, not with the next heartbeat"
 NOBODY: Final = "a member epoch without a member id is that of an unknown member; Kafka fails"
 OWN_ID: Final = "a static member may join again under its own id, as a dynamic one may (row 92)"
+SECOND_LOOK: Final = (
+    "who takes over partitions that its target lacks lets go of them one beat later"
+)
 ECHO: Final = "a JoinGroup that is refused names the member id that was sent"
 
 Values = Mapping[str, object]
@@ -20,6 +23,7 @@ Values = Mapping[str, object]
 _READS_T: Final = bytes.fromhex("000100000001000174ffffffff00000000")
 """A consumer's subscription to topic t."""
 
+_OTHER_WAY: Final = "a-static-consumer-comes-back-with-another-subscription"
 _DEAD: Final[Values] = {
     "groups[0].error_code": 69,
     "groups[0].error_message": True,
@@ -197,6 +201,23 @@ DIFFERENT: Final[dict[tuple[str, int], tuple[str, Values]]] = {
     ),
     ("a-classic-member-at-a-live-consumer-group", 7): (ECHO, {"member_id": "one"}),
     ("a-classic-member-at-a-live-consumer-group", 8): (ECHO, {"member_id": "nobody"}),
+    (_OTHER_WAY, 8): (
+        SECOND_LOOK,
+        {"member_epoch": 3, "assignment.topic_partitions": []},
+    ),
+    (_OTHER_WAY, 9): (
+        SECOND_LOOK,
+        {
+            "groups[0].members[1].member_epoch": 3,
+            "groups[0].members[1].assignment.topic_partitions[0].topic_id": "<1>",
+            "groups[0].members[1].assignment.topic_partitions[0].topic_name": f"{_OTHER_WAY}.t",
+            "groups[0].members[1].assignment.topic_partitions[0].partitions": [0],
+        },
+    ),
+    (_OTHER_WAY, 10): (
+        SECOND_LOOK,
+        {"assignment.topic_partitions[0].partitions": [1]},
+    ),
 }
 """By script and step: the reason, and what we answer instead."""
 
