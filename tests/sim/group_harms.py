@@ -36,6 +36,8 @@ class Story:
     members: list[Member] = field(default_factory=list)
     tasks: dict[str, "asyncio.Task[Any]"] = field(default_factory=dict)
     machines: dict[int, str] = field(default_factory=dict)
+    everybody: list[GroupBroker] = field(default_factory=list)
+    """Also the brokers that were replaced while they stood still, and may have come back."""
     settled_s: float = 0.0
     lives: int = 0
     born: int = 0
@@ -53,8 +55,8 @@ class Story:
         self.lives += 1
         if elsewhere:
             self.machines[number] = f"machine-{self.lives}"
-        for one in self.world.brokers:
-            if one.number == number and kill:
+        for one in self.everybody:
+            if one.number == number and kill and not one.process.dead:
                 self.world.loop.kill_process(one.process)
                 if not one.gone.done():
                     one.gone.set_result(None)
@@ -62,6 +64,7 @@ class Story:
         broker = GroupBroker(self.world, number, self.lives, machine=machine)
         self.world.brokers = [one for one in self.world.brokers if one.number != number]
         self.world.brokers.append(broker)
+        self.everybody.append(broker)
         broker.start()
         return broker
 
