@@ -72,6 +72,9 @@ class Cache(Generic[KeyT, SizedT]):
         self._entries: OrderedDict[KeyT, SizedT] = OrderedDict()
         self.size_bytes = 0
 
+    def __contains__(self, key: KeyT) -> bool:
+        return key in self._entries
+
     def get(self, key: KeyT) -> SizedT | None:
         """What is kept under this key; it becomes the last used."""
         found = self._entries.get(key)
@@ -89,6 +92,13 @@ class Cache(Generic[KeyT, SizedT]):
         while self.size_bytes > self._bytes_max and len(self._entries) > 1:
             _, gone = self._entries.popitem(last=False)
             self.size_bytes -= gone.size_bytes
+
+    def demote(self, key: KeyT) -> bool:
+        """Let this go before anything else, once room is needed; whether it is kept at all."""
+        if key not in self._entries:
+            return False
+        self._entries.move_to_end(key, last=False)
+        return True
 
     def drop(self, key: KeyT) -> None:
         """Forget what is kept under this key."""

@@ -51,6 +51,22 @@ class LogOptions:
     reads_max: int = 64
     """Reads of the object store at the same time."""
 
+    table_cache_bytes: int = 96 << 20
+    """Batches rebuilt from data files, for readers of the far past; apart from both others."""
+
+    table_group_bytes: int = 12 << 20
+    """What a row group takes in that cache, at the most about: what room is judged by."""
+
+    table_batch_bytes: int = 256 << 10
+    """Uncompressed bytes of a batch rebuilt from rows, if the topic's `max.message.bytes` is not
+    less: large enough to compress well, small enough for a consumer's smallest fetch."""
+
+    table_threads: int = 2
+    """Threads that rebuild batches; 0 does it in the loop, for simulations."""
+
+    table_reads_max: int = 4
+    """Row groups that are read and rebuilt at the same time."""
+
     orphan_ttl_ms: int = 15 * 60 * 1000
     """Objects without a commit for so long are void (C2); ids jump ahead of it."""
 

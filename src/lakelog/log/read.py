@@ -16,6 +16,7 @@ from lakelog.domain.replica import Replica
 from lakelog.log.cache import CachedObject, Run, RunCache, TailCache, run_of
 from lakelog.log.options import LogOptions
 from lakelog.log.plan import Cut, Piece, StreamPlan, coalesce, plan_stream
+from lakelog.log.table_read import TableReader, is_table
 from lakelog.log.values import Fetched, ReadStatus, Wanted
 from lakelog.model.failures import Corrupt, NotFound, Unavailable
 from lakelog.model.ids import DomainId, WalId
@@ -52,6 +53,7 @@ class Reader:
         self._tail = tail
         self._runs: RunCache = RunCache(options.read_cache_bytes)
         self._metrics = metrics
+        self.tables = TableReader(objects, options, metrics)
         self._loading: dict[tuple[ObjectName, int], asyncio.Future[None]] = {}
         self._reads = asyncio.Semaphore(options.reads_max)
 
@@ -64,10 +66,15 @@ class Reader:
         if missing:
             await asyncio.gather(*self._loads(missing), return_exceptions=True)
             plans = [plan_stream(self._replica.state, one) for one in wanted]
+        cold = [plan for plan in plans if plan.pieces and is_table(plan.pieces[0].name)]
+        later = await self.tables.admit(cold) if cold else ()
         fetched = []
         left = bytes_max
         must = at_least_one
         for plan in plans:
+            if plan.wanted.stream in later:
+                fetched.append(Fetched(plan.status, (), 0, plan.log_start, plan.head))
+                continue
             limit = max(0, min(plan.wanted.bytes_max, left))
             got = await self._read_stream(plan, bytes_max=limit, at_least_one=must)
             must = must and not got.size_bytes
@@ -76,7 +83,9 @@ class Reader:
         return fetched
 
     async def run(self, piece: Piece) -> Run:
-        """All batches of one piece."""
+        """All batches of one piece, which is no data file but may be a part of one."""
+        if is_table(piece.name):
+            return await self.tables.run(piece)
         cached = self._cached(piece)
         if cached is None:
             await self._load([piece])
@@ -91,6 +100,9 @@ class Reader:
         for plan in plans:
             if not plan.pieces:
                 continue
+            if is_table(plan.pieces[0].name):
+                bytes_max -= plan.wanted.bytes_max
+                continue
             if self._cached(plan.pieces[0]) is None:
                 missing += self._ahead(plan.wanted)
             bytes_max -= sum(piece.byte_length for piece in plan.pieces)
@@ -102,7 +114,8 @@ class Reader:
         """What is wanted and some more: whoever reads the past reads on."""
         ahead_bytes = self._options.read_ahead_bytes
         plan = plan_stream(self._replica.state, wanted, ahead_bytes=ahead_bytes)
-        return [piece for piece in plan.pieces if self._cached(piece) is None]
+        pieces = [piece for piece in plan.pieces if not is_table(piece.name)]
+        return [piece for piece in pieces if self._cached(piece) is None]
 
     async def _read_stream(
         self, plan: StreamPlan, *, bytes_max: int, at_least_one: bool
@@ -124,17 +137,33 @@ class Reader:
     async def _serve(self, plan: StreamPlan, *, bytes_max: int, at_least_one: bool) -> Fetched:
         cut = Cut(plan.wanted.offset, bytes_max=bytes_max, at_least_one=at_least_one)
         for piece in plan.pieces:
-            run = self._cached(piece)
-            if run is None:
-                if cut.size_bytes:
-                    break  # what is in memory goes out now; the rest comes with the next request
-                run = await self.run(piece)
-            cut.take(run, piece.start)
-            if cut.full:
+            parts: Sequence[Piece] = (piece,)
+            if is_table(piece.name):
+                if cut.size_bytes and not self.tables.knows(piece):
+                    break
+                parts = await self.tables.parts(piece, offset=plan.wanted.offset)
+            if not await self._take(cut, parts):
                 break
         return Fetched(plan.status, cut.parts, cut.size_bytes, plan.log_start, plan.head)
 
+    async def _take(self, cut: Cut, pieces: Sequence[Piece]) -> bool:
+        """Cut batches from these pieces; whether there is room for those of more."""
+        for piece in pieces:
+            run = self._cached(piece)
+            if run is None:
+                if cut.size_bytes:
+                    return False  # what is in memory goes out now; the rest with the next request
+                run = await self.run(piece)
+            cut.take(run, piece.start)
+            if cut.full:
+                return False
+            if is_table(piece.name):
+                self.tables.spend(piece, run)
+        return True
+
     def _cached(self, piece: Piece) -> Run | None:
+        if is_table(piece.name):
+            return self.tables.cached(piece)
         if isinstance(piece.name, WalName):
             whole = self._tail.get(piece.name.wal_id)
             if whole is not None:

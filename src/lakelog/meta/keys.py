@@ -1,11 +1,13 @@
 """Names of the keys and logs, in one place. Pure.
 
 Topic names obey `[a-zA-Z0-9._-]` before they come here, so a name is a key segment as it is. The id
-of a group may be anything of any length, so its key has the hash of it, and the value the id.
+of a group may be anything of any length, so its key has the hash of it, and the value the id. The
+names of a table and its namespace are percent-encoded, and the value has them as they are.
 """
 
 from hashlib import blake2b
 from typing import Final
+from urllib.parse import quote
 
 ROOT: Final = "/lakelog/v1"
 CLUSTER: Final = f"{ROOT}/cluster"
@@ -14,6 +16,7 @@ TOPICS_REVISION: Final = f"{ROOT}/topics-revision"
 GROUP_CONFIGS: Final = f"{ROOT}/group-configs/"
 GROUP_CONFIGS_REVISION: Final = f"{ROOT}/group-configs-revision"
 BROKERS: Final = f"{ROOT}/brokers/"
+TABLES: Final = f"{ROOT}/tables/"
 NEXT_STREAM: Final = f"{ROOT}/counters/streams"
 NEXT_PRODUCER: Final = f"{ROOT}/counters/producers"
 
@@ -28,6 +31,21 @@ def topic(name: str) -> str:
 def group_configs(group_id: str) -> str:
     """The key of what a group sets itself."""
     return f"{GROUP_CONFIGS}{blake2b(group_id.encode(), digest_size=_HASH_BYTES).hexdigest()}"
+
+
+def tables(namespace: str) -> str:
+    """What the keys of a namespace's tables begin with."""
+    return f"{TABLES}{_encoded(namespace)}/"
+
+
+def table(namespace: str, name: str) -> str:
+    """The key of the pointer to a table's newest metadata."""
+    return f"{tables(namespace)}{_encoded(name)}"
+
+
+def _encoded(name: str) -> str:
+    # No two names meet in one key, also when somebody asks for what is no text at all.
+    return quote(name, safe="", errors="surrogatepass")
 
 
 def broker(broker_id: int) -> str:

@@ -1,0 +1,91 @@
+"""From the loop to a library that blocks, and back: PyIceberg runs in threads, stores on the loop.
+
+One operation is one piece of work in a thread with one deadline. Whatever store call it makes, in
+whichever thread of the library, is a coroutine on the loop that started the operation. When the
+deadline has passed or the caller is gone, a call that runs is cancelled, later ones fail at once,
+and so the thread ends by itself; the operation returns only then, and nothing works on unseen.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from threading import Lock
+from typing import Any, TypeVar
+
+from lakelog.clock import Clock
+from lakelog.model.failures import Failure, OutcomeUnknown, Unavailable
+
+T = TypeVar("T")
+
+
+class Calls:
+    """The store calls of one operation, made from threads."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, *, deadline_s: float) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._deadline_s = deadline_s
+        self._lock = Lock()
+        self._running: set[Future[Any]] = set()
+        self._abandoned = False
+
+    def read(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Make a call that changes nothing; `Unavailable` when the time is over."""
+        return self._make(call, lost=Unavailable)
+
+    def write(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Make a call that changes something; `OutcomeUnknown` when the time is over."""
+        return self._make(call, lost=OutcomeUnknown)
+
+    def abandon(self) -> None:
+        """Cancel the calls that run and let no other begin."""
+        with self._lock:
+            self._abandoned = True
+            running = list(self._running)
+        for future in running:
+            future.cancel()
+
+    def _make(self, call: Callable[[], Coroutine[Any, Any, T]], *, lost: type[Failure]) -> T:
+        left_s = self._deadline_s - self._clock.monotonic_s()
+        with self._lock:
+            if self._abandoned or left_s <= 0:
+                raise Unavailable("the table operation is over, nothing more was asked for")
+            future = asyncio.run_coroutine_threadsafe(call(), self._loop)
+            self._running.add(future)
+        try:
+            return future.result(left_s)
+        except TimeoutError:
+            future.cancel()
+            raise lost("no answer within the time of the table operation") from None
+        except CancelledError:
+            raise lost("the table operation was given up") from None
+        finally:
+            with self._lock:
+                self._running.discard(future)
+
+
+class Bridge:
+    """A small pool of threads for a library that blocks."""
+
+    def __init__(self, clock: Clock, *, threads: int) -> None:
+        self._clock = clock
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="lakelog-catalog")
+
+    async def run(self, work: Callable[[Calls], T], *, timeout_s: float) -> T:
+        """Run `work` in a thread; its store calls have to be over in `timeout_s` seconds."""
+        loop = asyncio.get_running_loop()
+        calls = Calls(loop, self._clock, deadline_s=self._clock.monotonic_s() + timeout_s)
+        running = loop.run_in_executor(self._pool, work, calls)
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            calls.abandon()
+            # The thread ends at its next call; whether it failed or not interests nobody now.
+            await asyncio.wait([running])
+            if not running.cancelled():
+                running.exception()
+            raise
+
+    async def close(self) -> None:
+        """End the threads once their work is done."""
+        await asyncio.get_running_loop().run_in_executor(None, self._pool.shutdown)

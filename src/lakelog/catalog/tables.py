@@ -1,0 +1,193 @@
+"""The tables of topics in a catalog that PyIceberg speaks to: the port, over threads.
+
+PyIceberg is loaded at the first operation, in its thread, and never by importing this module. An
+append is repeated here, from loading on: the vector decides each time anew, so that a commit which
+landed without a reply is found and not made twice (rule 24).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from lakelog.catalog.bridge import Bridge, Calls
+from lakelog.catalog.locations import Locations
+from lakelog.catalog.pointers import Pointers
+from lakelog.catalog.port import (
+    Advance,
+    Appended,
+    CatalogLimits,
+    DataFileView,
+    TableDefinition,
+    TableName,
+    TableView,
+)
+from lakelog.clock import Clock
+from lakelog.meta.port import MetadataStore
+from lakelog.model.failures import Conflict, Failure, NotFound, OutcomeUnknown, Refused, Unavailable
+from lakelog.objects.confinement import is_key
+from lakelog.objects.port import ObjectStore
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+T = TypeVar("T")
+
+
+def builtin_tables(
+    meta: MetadataStore, objects: ObjectStore, clock: Clock, limits: CatalogLimits | None = None
+) -> "PyIcebergTables":
+    """The tables in the built-in catalog, opened by the log itself."""
+    limits = limits or CatalogLimits()
+    pointers = Pointers(meta)
+
+    def connect(calls: Calls) -> "Catalog":
+        from lakelog.catalog.builtin import BuiltinCatalog  # noqa: PLC0415 - loads PyIceberg
+
+        attempts = limits.put_attempts
+        return BuiltinCatalog(calls, pointers, objects, owner=True, put_attempts=attempts)
+
+    return PyIcebergTables(connect, Locations.below(objects.url), clock, limits)
+
+
+class PyIcebergTables:
+    """Tables in any catalog of PyIceberg whose files are in our object store."""
+
+    def __init__(
+        self,
+        connect: "Callable[[Calls], Catalog]",
+        locations: Locations,
+        clock: Clock,
+        limits: CatalogLimits,
+    ) -> None:
+        self._connect = connect
+        self._locations = locations
+        self._limits = limits
+        self._bridge = Bridge(clock, threads=limits.threads)
+
+    async def create(self, definition: TableDefinition) -> TableView:
+        """Make the table of a topic, or find it made; `Refused` when the name is another's."""
+        location = self._locations.location(table_prefix(definition))
+
+        def work(calls: Calls) -> TableView:
+            from lakelog.catalog import commit, reach  # noqa: PLC0415 - loads PyIceberg
+
+            return reach.view_of(commit.create_table(self._connect(calls), definition, location))
+
+        return await self._settled(work)
+
+    async def load(self, name: TableName) -> TableView | None:
+        """The table as it is now, or None."""
+
+        def work(calls: Calls) -> TableView | None:
+            from lakelog.catalog import reach  # noqa: PLC0415 - only where tables are used
+
+            table = self._load(calls, name)
+            return None if table is None else reach.view_of(table)
+
+        return await self._run(work)
+
+    async def names(self, namespace: str) -> list[TableName]:
+        """The tables of a namespace, sorted."""
+
+        def work(calls: Calls) -> list[TableName]:
+            found = self._connect(calls).list_tables((namespace,))
+            return sorted(TableName(namespace, identifier[-1]) for identifier in found)
+
+        return await self._run(work)
+
+    async def append(
+        self, name: TableName, advances: Sequence[Advance], *, topic_id: str, commit_id: str
+    ) -> Appended:
+        """Add the files of all advances that the vector admits, in one commit."""
+
+        def work(calls: Calls) -> Appended:
+            from lakelog.catalog import commit  # noqa: PLC0415 - loads PyIceberg
+
+            table = self._load(calls, name)
+            if table is None:
+                raise NotFound(f"{name}: there is no such table")
+            return commit.append_files(
+                table,
+                advances,
+                self._locations,
+                topic_id=topic_id,
+                commit_id=commit_id,
+                snapshots_kept=self._limits.snapshots_kept,
+            )
+
+        return await self._settled(work)
+
+    async def files(
+        self, name: TableName, *, partition: int, start: int, end: int
+    ) -> list[DataFileView]:
+        """The data files with rows of these offsets, sorted; for a table ahead of the index."""
+
+        def work(calls: Calls) -> list[DataFileView]:
+            from lakelog.catalog import reach  # noqa: PLC0415 - only where tables are used
+
+            table = self._load(calls, name)
+            if table is None:
+                raise NotFound(f"{name}: there is no such table")
+            return reach.files_of(table, self._locations, partition=partition, start=start, end=end)
+
+        return await self._run(work)
+
+    async def reachable(self, name: TableName) -> frozenset[str]:
+        """The keys of all objects that any snapshot of the table needs; empty without a table."""
+
+        def work(calls: Calls) -> frozenset[str]:
+            from lakelog.catalog import reach  # noqa: PLC0415 - only where tables are used
+
+            table = self._load(calls, name)
+            return frozenset() if table is None else reach.reachable_keys(table, self._locations)
+
+        return await self._run(work)
+
+    async def drop(self, name: TableName, *, topic_id: str) -> None:
+        """Forget the table of this topic; its objects stay for the collector."""
+
+        def work(calls: Calls) -> None:
+            from lakelog.catalog import commit  # noqa: PLC0415 - loads PyIceberg
+
+            commit.drop_table(self._connect(calls), name, topic_id=topic_id)
+
+        await self._settled(work)
+
+    async def close(self) -> None:
+        """End the threads; the stores are the caller's."""
+        await self._bridge.close()
+
+    def _load(self, calls: Calls, name: TableName) -> "Table | None":
+        from lakelog.catalog import commit  # noqa: PLC0415 - loads PyIceberg
+
+        return commit.load_table(self._connect(calls), name)
+
+    async def _run(self, work: Callable[[Calls], T]) -> T:
+        return await self._bridge.run(work, timeout_s=self._limits.operation_s)
+
+    async def _settled(self, work: Callable[[Calls], T]) -> T:
+        """Run work that may be repeated from its beginning, until it ends one way or the other."""
+        unknown: Failure | None = None
+        last: Failure | None = None
+        for _ in range(self._limits.attempts):
+            try:
+                return await self._run(work)
+            except Conflict as error:
+                last = error
+            except OutcomeUnknown as error:
+                last = unknown = error
+            except Unavailable as error:
+                if unknown is not None:
+                    raise OutcomeUnknown(f"{unknown}; then: {error}") from error
+                raise
+        assert last is not None, "there is one attempt at least"
+        raise last if unknown is None else unknown
+
+
+def table_prefix(definition: TableDefinition) -> str:
+    """The key below which the table's metadata lies; another topic's is elsewhere."""
+    parts = (definition.name.namespace, definition.name.table, definition.topic_id)
+    key = "/".join(("tables", *parts))
+    if not is_key(key) or any("/" in part for part in parts):
+        raise Refused(f"{definition.name}: cannot be the name of a table in an object store")
+    return key

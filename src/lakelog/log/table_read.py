@@ -1,0 +1,222 @@
+"""Reading data files: row groups become runs of batches, like what a WAL object holds.
+
+A data file's entry is as large as the file, so a read looks at its row groups instead: the footer
+is read once and kept, and each row group is a piece of its own. Rows are rebuilt on threads of
+their own and kept in a cache of their own, so cold reads push out neither the tail nor each other:
+a request brings in one row group at the least when it needs some, and more while there is room.
+"""
+
+import asyncio
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache, partial
+from typing import Final, TypeVar
+
+from lakelog.log.cache import Run, RunCache, run_of
+from lakelog.log.options import LogOptions
+from lakelog.log.plan import Piece, StreamPlan
+from lakelog.model.failures import Corrupt
+from lakelog.model.ranges import ByteRange
+from lakelog.objects.port import ObjectStore
+from lakelog.records.header import BatchError
+from lakelog.records.table_batches import batches_from_rows, empty_batches
+from lakelog.records.table_bytes import TAIL_BYTES, footer_bytes
+from lakelog.records.table_facts import RowGroup
+from lakelog.records.table_file import TableFile
+from lakelog.records.table_schema import TIMESTAMP_US_MAX
+from lakelog.streams.objects import FileKind, FileName, ObjectName
+from lakelog.telemetry import Metrics
+
+ResultT = TypeVar("ResultT")
+
+FOOTER_GUESS_BYTES: Final = 64 << 10
+"""What is read of a file's end at first: the footer of about thirty row groups."""
+
+FOOTERS_MAX: Final = 256
+"""Footers that are kept: about 100 kB each, when files are large."""
+
+
+def is_table(name: ObjectName) -> bool:
+    """Whether an entry names a data file."""
+    return isinstance(name, FileName) and name.kind is FileKind.PARQUET
+
+
+class TableReader:
+    """Reads the data files that the index of one domain names."""
+
+    def __init__(self, objects: ObjectStore, options: LogOptions, metrics: Metrics) -> None:
+        self._objects = objects
+        self._options = options
+        self._metrics = metrics
+        self._files: OrderedDict[ObjectName, TableFile] = OrderedDict()
+        self._runs = RunCache(options.table_cache_bytes)
+        self._spent: dict[tuple[ObjectName, int], int] = {}
+        self._loading: dict[tuple[ObjectName, int], asyncio.Future[None]] = {}
+        self._reads = asyncio.Semaphore(options.table_reads_max)
+
+    def cached(self, piece: Piece) -> Run | None:
+        """The run of a row group, if it is in memory."""
+        mark = (piece.name, piece.byte_start)
+        self._spent.pop(mark, None)
+        return self._runs.get(mark)
+
+    def spend(self, piece: Piece, run: Run) -> None:
+        """Somebody read this row group to its end: it may go, but others may come for it yet."""
+        mark = (piece.name, piece.byte_start)
+        if self._runs.demote(mark):
+            self._spent[mark] = run.size_bytes
+
+    def _room_bytes(self) -> int:
+        self._spent = {mark: size for mark, size in self._spent.items() if mark in self._runs}
+        held_bytes = self._runs.size_bytes - sum(self._spent.values())
+        return self._options.table_cache_bytes - held_bytes
+
+    def knows(self, piece: Piece) -> bool:
+        """Whether the footer of the piece's file is in memory."""
+        return piece.name in self._files
+
+    async def admit(self, plans: Sequence[StreamPlan]) -> set[int]:
+        """Bring in row groups that the plans, all of data files, begin with.
+
+        Returns the streams that have to wait their turn: otherwise many readers of the far past
+        would push out each other's row groups before they were read to their end. A group that
+        fails to load is left to whoever serves its stream.
+        """
+        firsts = await asyncio.gather(
+            *(self.parts(plan.pieces[0], offset=plan.wanted.offset) for plan in plans),
+            return_exceptions=True,
+        )
+        room = self._room_bytes()
+        loads: list[Piece] = []
+        later: set[int] = set()
+        hits = 0
+        for plan, parts in zip(plans, firsts, strict=True):
+            if isinstance(parts, BaseException):
+                continue
+            first = parts[0]
+            if self.cached(first) is not None:
+                hits += 1
+            elif room >= self._options.table_group_bytes or not (hits or loads):
+                room -= self._options.table_group_bytes
+                loads.append(first)
+            else:
+                later.add(plan.wanted.stream)
+        await asyncio.gather(*(self.run(piece) for piece in loads), return_exceptions=True)
+        return later
+
+    async def parts(self, piece: Piece, *, offset: int) -> list[Piece]:
+        """The row groups of a data file's entry from an offset on, each a piece of its own."""
+        file = await self._file(piece)
+        if file.origin.start > piece.start or file.origin.end < piece.end:
+            raise Corrupt(f"{_key(piece.name)} does not hold the offsets of its entry")
+        if not file.row_groups:
+            # What the file stands for holds no row: one piece that reads nothing.
+            return [_part(piece, RowGroup(piece.start, piece.end, 0, 0, 0, 0, 0))]
+        at = max(offset, piece.start)
+        first = bisect_right(file.row_groups, at, key=lambda group: group.end)
+        end = bisect_left(file.row_groups, piece.end, key=lambda group: group.start)
+        return [_part(piece, group) for group in file.row_groups[first:end]]
+
+    async def run(self, piece: Piece) -> Run:
+        """The batches of one row group, each group read once, whoever asks meanwhile."""
+        mark = (piece.name, piece.byte_start)
+        while (running := self._loading.get(mark)) is not None:
+            await asyncio.shield(running)
+        run = self._runs.get(mark)
+        if run is not None:
+            return run
+        done = self._loading[mark] = asyncio.get_running_loop().create_future()
+        try:
+            async with self._reads:
+                run = await self._load(piece)
+            self._runs.put(mark, run)
+            return run
+        finally:
+            del self._loading[mark]
+            done.set_result(None)
+
+    async def _load(self, piece: Piece) -> Run:
+        if not piece.byte_length:
+            return run_of([memoryview(one) for one in empty_batches(piece.start, piece.end)])
+        file = await self._file(piece)
+        self._metrics.objects_got.inc()
+        span = ByteRange(piece.byte_start, piece.byte_start + piece.byte_length)
+        (data,) = await self._objects.get_ranges(_key(piece.name), [span])
+        return await self._work(
+            partial(_rebuild, file, piece, data, self._options.table_batch_bytes)
+        )
+
+    async def _file(self, piece: Piece) -> TableFile:
+        """The file with its footer, read when it is not known yet."""
+        file = self._files.get(piece.name)
+        if file is None:
+            file = await self._open(_key(piece.name), piece.object_bytes)
+            self._files[piece.name] = file
+            while len(self._files) > FOOTERS_MAX:
+                self._files.popitem(last=False)
+        self._files.move_to_end(piece.name)
+        return file
+
+    async def _open(self, key: str, size_bytes: int) -> TableFile:
+        self._metrics.objects_got.inc()
+        start = max(0, size_bytes - FOOTER_GUESS_BYTES)
+        (end,) = await self._objects.get_ranges(key, [ByteRange(start, size_bytes)])
+        needed = footer_bytes(end[-TAIL_BYTES:])
+        if needed > size_bytes:
+            raise Corrupt(f"{key} has {size_bytes} bytes, its footer would have {needed}")
+        if needed > len(end):
+            (end,) = await self._objects.get_ranges(
+                key, [ByteRange(size_bytes - needed, size_bytes)]
+            )
+        return await self._work(partial(TableFile.open, end, size_bytes=size_bytes))
+
+    def _work(self, work: Callable[[], ResultT]) -> Awaitable[ResultT]:
+        """Do this on a thread, or here and now where there are to be none."""
+        if self._options.table_threads:
+            pool = _pool(self._options.table_threads)
+            return asyncio.get_running_loop().run_in_executor(pool, work)
+        return _now(work)
+
+
+@lru_cache(maxsize=1)
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="lakelog-tables")
+
+
+async def _now(work: Callable[[], ResultT]) -> ResultT:
+    return work()
+
+
+def _key(name: ObjectName) -> str:
+    assert isinstance(name, FileName), name
+    return name.key
+
+
+def _part(piece: Piece, group: RowGroup) -> Piece:
+    """A row group as a piece; a clamped timestamp says no more than the entry's own."""
+    max_timestamp_ms = piece.max_timestamp_ms
+    if group.max_timestamp_us < TIMESTAMP_US_MAX:
+        max_timestamp_ms = min(max_timestamp_ms, group.max_timestamp_us // 1000)
+    return Piece(
+        max(piece.start, group.start),
+        min(piece.end, group.end),
+        group.byte_start,
+        group.byte_end - group.byte_start,
+        piece.name,
+        piece.object_bytes,
+        max_timestamp_ms,
+    )
+
+
+def _rebuild(file: TableFile, piece: Piece, data: memoryview, bytes_max: int) -> Run:
+    """The batches of a row group that lie in its piece."""
+    starts = [group.byte_start for group in file.row_groups]
+    rows = file.read(starts.index(piece.byte_start), data)
+    limit = min(bytes_max, file.origin.batch_bytes_max)
+    try:
+        made = batches_from_rows(rows, start=piece.start, end=piece.end, batch_bytes_max=limit)
+    except BatchError as error:
+        raise Corrupt(f"{_key(piece.name)}: {error}") from error
+    return run_of([memoryview(batch) for batch in made])

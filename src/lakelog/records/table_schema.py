@@ -1,0 +1,105 @@
+"""The columns of a topic's table: their names, types, order and ids, and what does not fit them.
+
+The eleven columns of the specification and `raw`, which is null in all ordinary rows. It is set
+where the columns cannot hold a record: a timestamp beyond the years 1 to 9999, which is clamped, or
+a header key that is not UTF-8, whose bad bytes become U+FFFD. `raw` is then the exact timestamp in
+milliseconds (eight bytes, big-endian) and the record's headers as they were sent, without their
+count; whoever rebuilds a record uses it. Producer columns and `record_crc` are always null.
+
+Ids are given breadth first, as Iceberg's libraries do; an external catalog may number otherwise, so
+a writer takes them from the table that it writes for.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+TIMESTAMP_MS_MIN: Final = -62_135_596_800_000
+"""The first millisecond of the year 1."""
+
+TIMESTAMP_MS_MAX: Final = 253_402_300_799_999
+"""The last millisecond of the year 9999."""
+
+TIMESTAMP_US_MIN: Final = TIMESTAMP_MS_MIN * 1000
+TIMESTAMP_US_MAX: Final = TIMESTAMP_MS_MAX * 1000 + 999
+"""What an earlier and what a later timestamp is clamped to."""
+
+RAW_TIMESTAMP_BYTES: Final = 8
+
+FIELD_IDS: Final[Mapping[str, int]] = {
+    "partition": 1,
+    "offset": 2,
+    "timestamp": 3,
+    "key": 4,
+    "value": 5,
+    "headers": 6,
+    "producer_id": 7,
+    "producer_epoch": 8,
+    "base_sequence": 9,
+    "attributes": 10,
+    "record_crc": 11,
+    "raw": 12,
+    "headers.element": 13,
+    "headers.element.key": 14,
+    "headers.element.value": 15,
+}
+"""The id of every column by its path, as a new table numbers them."""
+
+REQUIRED: Final = frozenset(
+    (
+        "partition",
+        "offset",
+        "timestamp",
+        "headers",
+        "attributes",
+        "headers.element",
+        "headers.element.key",
+    )
+)
+"""The columns that are never null."""
+
+MEASURED: Final = ("partition", "offset", "timestamp")
+"""The columns with statistics: keys and values have none, they would cost more than they prune."""
+
+_FIELD_ID: Final = b"PARQUET:field_id"
+
+
+def table_schema(field_ids: Mapping[str, int] = FIELD_IDS, *, views: bool = False) -> "pa.Schema":
+    """The columns with their ids; with `views`, keys and values as rows in memory have them."""
+    return _schema(tuple(field_ids.items()), views)
+
+
+@lru_cache(maxsize=16)
+def _schema(ids: tuple[tuple[str, int], ...], views: bool) -> "pa.Schema":
+    import pyarrow as pa  # noqa: PLC0415 - slow to import, and an extra
+
+    numbers = dict(ids)
+
+    def field(path: str, kind: "pa.DataType") -> "pa.Field":
+        name = path.rpartition(".")[2]
+        marks = {_FIELD_ID: str(numbers[path]).encode()}
+        return pa.field(name, kind, nullable=path not in REQUIRED, metadata=marks)
+
+    blob = pa.binary_view() if views else pa.binary()
+    header = pa.struct(
+        [field("headers.element.key", pa.string()), field("headers.element.value", pa.binary())]
+    )
+    return pa.schema(
+        [
+            field("partition", pa.int32()),
+            field("offset", pa.int64()),
+            field("timestamp", pa.timestamp("us", tz="UTC")),
+            field("key", blob),
+            field("value", blob),
+            field("headers", pa.list_(field("headers.element", header))),
+            field("producer_id", pa.int64()),
+            field("producer_epoch", pa.int32()),
+            field("base_sequence", pa.int32()),
+            field("attributes", pa.int32()),
+            field("record_crc", pa.int32()),
+            field("raw", pa.binary()),
+        ]
+    )

@@ -1,0 +1,71 @@
+"""Short ways to say tasks, files and views in tests of the saga."""
+
+from dataclasses import replace
+
+from lakelog.compaction.journal import Lease, TaskRecord, TaskState, create
+from lakelog.compaction.outputs import output_key
+from lakelog.compaction.plan import PlannedTask, Target, Trigger
+from lakelog.compaction.views import DataFile, IndexEntry, StreamView, TableView
+from lakelog.model.ids import TopicId
+from lakelog.records.table_facts import ColumnFacts, RowGroup, TableFileFacts, TableFileOrigin
+from lakelog.streams.objects import FileName, WalName
+from lakelog.wal.ids import make_wal_id
+
+TOPIC = TopicId(bytes(range(16)))
+LEASE = Lease("one", 5000)
+PLANNED = PlannedTask(
+    stream=7,
+    topic_id=TOPIC,
+    topic="t",
+    partition=3,
+    target=Target.TABLE,
+    start=4,
+    end=10,
+    expected=4,
+    input_bytes=300,
+    entry_count=3,
+    oldest_ms=1,
+    planned_ms=1000,
+    trigger=Trigger.AGE,
+)
+FACTS = TableFileFacts(
+    TableFileOrigin(7, TOPIC, 3, "7-1", 4, 10, 1000),
+    size_bytes=500,
+    row_count=6,
+    min_timestamp_ms=1,
+    max_timestamp_ms=9,
+    row_groups=(RowGroup(4, 10, 4, 400, 6, 4, 9000),),
+    columns=(ColumnFacts("offset", 2, 40, 6, 0, 4, 9),),
+)
+CREATED = create(None, PLANNED, LEASE)
+SEGMENT = create(None, replace(PLANNED, target=Target.LOG), LEASE)
+
+
+def file_of(record: TaskRecord, *, attempt: str = "a") -> DataFile:
+    name = FileName(record.output_kind, output_key(record, attempt=attempt))
+    return DataFile(name, record.start, record.end, 6, 500, 9, FACTS)
+
+
+def at(state: TaskState, record: TaskRecord = CREATED) -> TaskRecord:
+    """The record in that state, with its file where it has one."""
+    named = state not in (TaskState.CREATED, TaskState.CLOSED)
+    return replace(record, state=state, file=file_of(record) if named else None)
+
+
+def wal_entry(start: int, end: int) -> IndexEntry:
+    return IndexEntry(start, end, WalName(make_wal_id(start, bytes(10)), "z"), 0, 100, 5)
+
+
+def file_entry(file: DataFile, *, start: int) -> IndexEntry:
+    return IndexEntry(start, file.end, file.name, 0, file.size_bytes, 5)
+
+
+def stream_of(*entries: IndexEntry, first_start: int = 0) -> StreamView:
+    return StreamView(7, first_start, first_start, entries)
+
+
+def table_at(offset: int | None) -> TableView:
+    return TableView(TOPIC, "s1", offset)
+
+
+PIECES = (wal_entry(4, 6), wal_entry(6, 8), wal_entry(8, 10))

@@ -1,0 +1,67 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakelog.compaction.vector import Fit, flaws, judge
+from lakelog.compaction.views import DataFile
+from lakelog.streams.objects import FileKind, FileName
+
+
+def file(start: int, end: int) -> DataFile:
+    return DataFile(FileName(FileKind.PARQUET, f"{start}-{end}"), start, end, end - start, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "fit"),
+    [
+        (None, None, Fit.APPEND),
+        (5, 5, Fit.APPEND),
+        (3, 3, Fit.APPEND),
+        (9, 5, Fit.PRESENT),
+        (12, None, Fit.PRESENT),
+        (6, 5, Fit.MISFIT),
+        (4, 5, Fit.MISFIT),
+        (None, 5, Fit.MISFIT),
+        (0, None, Fit.MISFIT),
+    ],
+)
+def test_the_vector_alone_says_what_may_be_appended(
+    found: int | None, expected: int | None, fit: Fit
+) -> None:
+    assert judge(found=found, expected=expected, end=9) is fit
+
+
+@given(st.lists(st.integers(1, 5), min_size=1), st.integers(0, 9))
+def test_what_was_appended_once_is_present_for_ever(lengths: list[int], start: int) -> None:
+    vector: int | None = None
+    place = start
+    ends = []
+    for length in lengths:
+        expected, end = vector, place + length
+        assert judge(found=vector, expected=expected, end=end) is Fit.APPEND
+        vector = place = end
+        ends.append((expected, end))
+    assert {judge(found=vector, expected=one, end=end) for one, end in ends} == {Fit.PRESENT}
+
+
+def test_files_that_tile_the_range_have_no_flaw() -> None:
+    assert flaws([file(4, 6), file(0, 4)], offset=6) == []
+    assert flaws([], offset=None) == []
+
+
+@pytest.mark.parametrize(
+    ("files", "offset", "word"),
+    [
+        ([file(0, 4), file(3, 6)], 6, "overlap"),
+        ([file(0, 4), file(0, 4)], 4, "overlap"),
+        ([file(0, 4), file(5, 6)], 6, "no file holds"),
+        ([file(0, 4)], 6, "reach"),
+        ([], 6, "reach"),
+        ([file(0, 4)], None, "reach"),
+    ],
+)
+def test_files_twice_missing_or_beyond_the_vector_are_flaws(
+    files: list[DataFile], offset: int | None, word: str
+) -> None:
+    (found,) = flaws(files, offset=offset)
+    assert word in found

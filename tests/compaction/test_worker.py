@@ -1,0 +1,283 @@
+"""A task becomes a file, or an answer that says what is in its way."""
+
+import asyncio
+import pickle
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.log.tables import accepted, read_all, task_of
+from tests.log.world import TOPIC, Node, World, batch, run
+
+from lakelog.compaction import worker
+from lakelog.compaction.tasks import CompactionFailure, CompactionResult, CompactionTask, Trouble
+from lakelog.compaction.worker import compact
+from lakelog.model.failures import Failure, OutcomeUnknown, Unavailable
+from lakelog.model.ids import DomainId, WalId
+from lakelog.model.ranges import ByteRange
+from lakelog.objects.memory import MemoryObjectStore
+from lakelog.objects.port import Buffer
+from lakelog.records.build import BatchOptions, Record, build_batch
+from lakelog.records.header import CRC_OFFSET, batch_crc
+from lakelog.records.table_schema import FIELD_IDS
+from lakelog.wal.ids import object_key
+
+
+async def filled(world: World, *streams: int, batches: int = 4) -> Node:
+    """Streams whose batches lie in objects that they share."""
+    node = await world.node()
+    await node.log.create_streams(TOPIC, first_partition=0, streams=list(streams))
+    for number in range(batches):
+        sent = batch(b"%d" % number, b"x" * 40, timestamp_ms=1000 + number)
+        for half in (0, 1):
+            twice = [sent] * len(streams) if half else [sent] * len(streams) * 2
+            named = list(streams) * (1 if half else 2)
+            await node.log.append(named, twice, deadline_s=world.soon())
+    return node
+
+
+async def table_of(world: World, result: CompactionResult) -> pa.Table:
+    return pq.read_table(pa.BufferReader(await world.objects.get(result.key)))
+
+
+def key_of(task: CompactionTask, number: int) -> str:
+    piece = task.pieces[number]
+    return object_key(piece.zone, DomainId(task.domain), WalId(piece.wal_id))
+
+
+async def failure_of(world: World, task: CompactionTask) -> CompactionFailure:
+    before = {info.key async for info in world.objects.list("")}
+    answer = await compact(world.objects, task)
+    assert isinstance(answer, CompactionFailure), answer
+    assert (answer.task_id, answer.attempt) == (task.task_id, task.attempt)
+    assert {info.key async for info in world.objects.list("")} == before
+    return answer
+
+
+def test_the_file_holds_exactly_the_records_of_the_range() -> None:
+    async def scenario(world: World) -> None:
+        node = await filled(world, 1, 2)
+        rows = await read_all(world, node, 1)
+        task = task_of(node, 1)
+        assert len(task.pieces) > 3
+        result = await compact(world.objects, task)
+        assert isinstance(result, CompactionResult)
+        table = await table_of(world, result)
+        assert table["offset"].to_pylist() == [row.offset for row in rows]
+        assert table["value"].to_pylist() == [row.value for row in rows]
+        assert set(table["partition"].to_pylist()) == {0}
+        facts = result.facts
+        stamps = [row.timestamp_ms for row in rows]
+        assert (facts.row_count, facts.min_timestamp_ms, facts.max_timestamp_ms) == (
+            len(rows),
+            min(stamps),
+            max(stamps),
+        )
+        assert facts.size_bytes == len(await world.objects.get(result.key))
+        assert result.read_bytes == sum(piece.byte_length for piece in task.pieces)
+        assert (facts.origin.start, facts.origin.end) == (task.start, task.end)
+
+    run(scenario)
+
+
+def test_a_range_within_the_pieces_leaves_out_what_is_not_asked_for() -> None:
+    async def scenario(world: World) -> None:
+        node = await filled(world, 1)
+        task = replace(task_of(node, 1), start=3, end=15)
+        result = await compact(world.objects, task)
+        assert isinstance(result, CompactionResult)
+        assert (await table_of(world, result))["offset"].to_pylist() == list(range(3, 15))
+
+    run(scenario)
+
+
+def test_tasks_and_answers_travel() -> None:
+    async def scenario(world: World) -> None:
+        node = await filled(world, 1)
+        task = pickle.loads(pickle.dumps(task_of(node, 1)))
+        result = await compact(world.objects, task)
+        assert pickle.loads(pickle.dumps(result)) == result
+        failure = await failure_of(world, replace(task, domain=7))
+        assert pickle.loads(pickle.dumps(failure)) == failure
+
+    run(scenario)
+
+
+def test_a_pool_small_slices_and_small_rows_make_the_same_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario(world: World) -> None:
+        node = await filled(world, 1, batches=10)
+        task = task_of(node, 1, row_group_bytes=300)
+        whole = await compact(world.objects, task)
+        expected = bytes(await world.objects.get(task.key))
+        monkeypatch.setattr(worker, "READ_BYTES", 300)
+        monkeypatch.setattr(worker, "ROWS_BYTES", 100)
+        with ThreadPoolExecutor(1) as pool:
+            assert await compact(world.objects, task, pool=pool) == whole
+        assert bytes(await world.objects.get(task.key)) == expected
+
+    run(scenario)
+
+
+def test_the_tables_own_ids_are_in_the_file() -> None:
+    async def scenario(world: World) -> None:
+        node = await filled(world, 1)
+        ids = {path: number + 100 for path, number in FIELD_IDS.items()}
+        result = await compact(
+            world.objects, replace(task_of(node, 1), field_ids=tuple(ids.items()))
+        )
+        assert isinstance(result, CompactionResult)
+        schema = (await table_of(world, result)).schema
+        assert schema.field("raw").metadata[b"PARQUET:field_id"] == b"112"
+
+    run(scenario)
+
+
+def test_a_missing_object_is_named_and_so_are_its_offsets() -> None:
+    async def scenario(world: World) -> None:
+        node = await filled(world, 1)
+        task = task_of(node, 1)
+        key = key_of(task, 1)
+        await world.objects.delete([key])
+        answer = await failure_of(world, task)
+        assert (answer.trouble, answer.object_key) == (Trouble.MISSING, key)
+        assert answer.start <= task.pieces[1].start < task.pieces[1].end <= answer.end
+
+    run(scenario)
+
+
+def test_a_damaged_object_stops_its_own_task_alone() -> None:
+    """Rule 6: one answer in a hundred names the object, the others are files."""
+
+    async def scenario(world: World) -> None:
+        node = await filled(world, *range(1, 101), batches=1)
+        tasks = [task_of(node, stream) for stream in range(1, 101)]
+        piece = tasks[41].pieces[0]
+        key = key_of(tasks[41], 0)
+        content = bytearray(await world.objects.get(key))
+        content[piece.byte_start + piece.byte_length - 1] ^= 1
+        await world.objects.put(key, [content])
+        answers = [await compact(world.objects, task) for task in tasks]
+        (bad,) = [one for one in answers if isinstance(one, CompactionFailure)]
+        assert (bad.task_id, bad.trouble, bad.object_key) == (
+            tasks[41].task_id,
+            Trouble.CORRUPT,
+            key,
+        )
+        assert (bad.start, bad.end) == (piece.start, piece.end)
+
+    run(scenario)
+
+
+def test_an_object_that_is_cut_or_holds_other_offsets_is_corrupt() -> None:
+    async def scenario(world: World) -> None:
+        node = await filled(world, 1)
+        task = task_of(node, 1)
+        other = replace(task.pieces[-1], end=task.pieces[-1].end + 1)
+        longer = replace(task, pieces=(*task.pieces[:-1], other), end=task.end + 1)
+        assert (await failure_of(world, longer)).trouble is Trouble.CORRUPT
+        key = key_of(task, 0)
+        await world.objects.put(key, [(await world.objects.get(key))[:100]])
+        assert (await failure_of(world, task)).trouble is Trouble.CORRUPT
+
+    run(scenario)
+
+
+def test_a_batch_that_cannot_be_decoded_is_named_by_its_offsets() -> None:
+    async def scenario(world: World) -> None:
+        node = await world.node()
+        await node.log.create_streams(TOPIC, first_partition=0, streams=[1])
+        good = accepted(memoryview(build_batch([Record(None, b"a", 5)] * 3, BatchOptions())))
+        broken = bytearray(good.data)
+        broken[61] = 0x7F  # the first record's length; the CRC is right again
+        broken[CRC_OFFSET : CRC_OFFSET + 4] = batch_crc(memoryview(broken)).to_bytes(4, "big")
+        bad = msgspec.structs.replace(good, data=memoryview(bytes(broken)))
+        await node.log.append([1, 1, 1], [good, bad, good], deadline_s=world.soon())
+        answer = await failure_of(world, task_of(node, 1))
+        assert (answer.trouble, answer.start, answer.end) == (Trouble.UNREADABLE, 3, 6)
+
+    run(scenario)
+
+
+class Failing(MemoryObjectStore):
+    """A store whose puts or reads fail."""
+
+    def __init__(self, inner: MemoryObjectStore, *, put: Failure | None, get: Failure | None):
+        super().__init__(inner._clock)
+        self._objects = inner._objects
+        self._put = put
+        self._get = get
+
+    async def put(self, key: str, parts: Sequence[Buffer]) -> None:
+        if self._put is not None:
+            raise self._put
+        await super().put(key, parts)
+
+    async def get_ranges(self, key: str, ranges: Sequence[ByteRange]) -> list[memoryview]:
+        if self._get is not None:
+            raise self._get
+        return await super().get_ranges(key, ranges)
+
+
+def test_a_store_or_a_disk_that_fails_is_an_answer() -> None:
+    async def scenario(world: World) -> None:
+        node = await filled(world, 1)
+        task = task_of(node, 1)
+        inner = world.objects
+        assert isinstance(inner, MemoryObjectStore)
+        for put, get in (
+            (OutcomeUnknown("no reply"), None),
+            (Unavailable("503"), None),
+            (None, Unavailable("503")),
+        ):
+            answer = await compact(Failing(inner, put=put, get=get), task)
+            assert isinstance(answer, CompactionFailure)
+            assert answer.trouble is Trouble.UNAVAILABLE
+        nowhere = str(Path(__file__) / "nowhere")
+        answer = await compact(inner, task, directory=nowhere)
+        assert isinstance(answer, CompactionFailure)
+        assert answer.trouble is Trouble.UNAVAILABLE
+
+    run(scenario)
+
+
+def test_neighbours_in_one_object_are_one_read() -> None:
+    async def scenario(world: World) -> None:
+        node = await filled(world, 1, 2)
+        inner = world.objects
+        assert isinstance(inner, MemoryObjectStore)
+        read: list[tuple[str, int]] = []
+
+        class Counting(Failing):
+            async def get_ranges(self, key: str, ranges: Sequence[ByteRange]) -> list[memoryview]:
+                read.append((key, len(ranges)))
+                return await super().get_ranges(key, ranges)
+
+        task = task_of(node, 1)
+        await compact(Counting(inner, put=None, get=None), task)
+        objects = {key_of(task, number) for number in range(len(task.pieces))}
+        assert len(read) == len(objects) == len({key for key, _ in read})
+        assert {count for _, count in read} == {1}
+
+    run(scenario)
+
+
+def test_two_attempts_at_once_make_two_whole_files() -> None:
+    """Rule 5: each has a key of its own, and either may be named."""
+
+    async def scenario(world: World) -> None:
+        node = await filled(world, 1)
+        task = task_of(node, 1)
+        other = replace(task, attempt="a2", key=task.key.replace("a1", "a2"))
+        both = await asyncio.gather(compact(world.objects, task), compact(world.objects, other))
+        assert all(isinstance(each, CompactionResult) for each in both)
+        one, two = [bytes(await world.objects.get(each.key)) for each in (task, other)]
+        assert one == two
+
+    run(scenario)

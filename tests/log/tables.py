@@ -1,0 +1,122 @@
+"""What turns entries of a log into data files, for tests: a task, its file, and the Swap."""
+
+from dataclasses import replace
+
+from tests.log.world import TOPIC, Node, World
+from tests.records.table_cases import ROOMY, Row, rows_of
+
+from lakelog.compaction.tasks import CompactionResult, CompactionTask, WalPiece
+from lakelog.compaction.worker import compact
+from lakelog.domain.events import Swap
+from lakelog.domain.outcomes import Swapped
+from lakelog.log.plan import Piece
+from lakelog.log.values import Fetched, ReadStatus, Wanted
+from lakelog.records.acceptance import AcceptedBatch
+from lakelog.records.columns import decode_columns
+from lakelog.records.header import parse_header, split_batches
+from lakelog.streams.objects import FileKind, FileName, WalName, digest
+
+
+def accepted(batch: memoryview) -> AcceptedBatch:
+    """The batch as a broker stores it that looks at no timestamp."""
+    columns = decode_columns(batch, decompressed_bytes_max=ROOMY)
+    header = columns.header
+    return AcceptedBatch(
+        batch,
+        header.record_count,
+        header.last_offset_delta + 1,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        int(columns.timestamps_ms.min()),
+        int(columns.timestamps_ms.max()),
+        header.max_timestamp_ms if header.log_append_time else -1,
+        header.transactional,
+    )
+
+
+def wal_pieces(node: Node, stream: int) -> list[Piece]:
+    return [one for one in node.log.pieces(stream) if isinstance(one.name, WalName)]
+
+
+def task_of(node: Node, stream: int, *, end: int | None = None, **changes: int) -> CompactionTask:
+    """A task over the stream's WAL entries that end at or before `end`."""
+    pieces = [one for one in wal_pieces(node, stream) if end is None or one.end <= end]
+    made = []
+    for one in pieces:
+        assert isinstance(one.name, WalName)
+        name = one.name
+        made.append(
+            WalPiece(
+                name.zone, bytes(name.wal_id), one.byte_start, one.byte_length, one.start, one.end
+            )
+        )
+    task = CompactionTask(
+        task_id=f"task-{stream}-{made[0].start}",
+        attempt="a1",
+        domain=0,
+        stream=stream,
+        topic_id=bytes(TOPIC),
+        topic="t",
+        partition=stream - 1,
+        start=made[0].start,
+        end=made[-1].end,
+        pieces=tuple(made),
+        key=f"compaction/v1/topic=t/{stream}-{made[0].start}-a1.parquet",
+    )
+    return replace(task, **changes)  # type: ignore[arg-type]  # numbers are what tests change
+
+
+async def swap(node: Node, task: CompactionTask, result: CompactionResult) -> Swapped:
+    """Put the file in the place of the entries that it was made of."""
+    names = {piece.name for piece in wal_pieces(node, task.stream)}
+    event = Swap(
+        task.stream,
+        task.start,
+        task.end,
+        FileName(FileKind.PARQUET, result.key),
+        result.facts.size_bytes,
+        result.facts.max_timestamp_ms,
+        tuple(sorted(digest(name) for name in names)),
+    )
+    outcome = await node.replica.submit(event)
+    assert isinstance(outcome, Swapped)
+    return outcome
+
+
+async def tabled(
+    world: World, node: Node, stream: int, *, end: int | None = None, **changes: int
+) -> CompactionResult:
+    """Compact a prefix of the stream's WAL entries and swap it in."""
+    task = task_of(node, stream, end=end, **changes)
+    result = await compact(world.objects, task)
+    assert isinstance(result, CompactionResult), result
+    assert (await swap(node, task, result)).accepted
+    return result
+
+
+def fetched_rows(fetched: Fetched) -> list[Row]:
+    """What a consumer reads of an answer."""
+    assert fetched.status is ReadStatus.OK, fetched
+    data = memoryview(b"".join(bytes(part) for part in fetched.parts))
+    return rows_of([(parse_header(one).base_offset, one) for one in split_batches(data)])
+
+
+async def read_all(
+    world: World, node: Node, stream: int, *, offset: int = 0, bytes_max: int = 1 << 20
+) -> list[Row]:
+    """Read like a consumer, from the offset to the end; every answer advances."""
+    found: list[Row] = []
+    while True:
+        wanted = [Wanted(stream, offset, bytes_max)]
+        (got,) = await node.log.read(wanted, bytes_max=bytes_max, deadline_s=world.soon())
+        data = memoryview(b"".join(bytes(part) for part in got.parts))
+        batches = split_batches(data)
+        if not batches:
+            assert offset == got.head, (offset, got)
+            return found
+        found += [row for row in fetched_rows(got) if row.offset >= offset]
+        last = parse_header(batches[-1])
+        after = last.base_offset + last.last_offset_delta + 1
+        assert after > offset
+        offset = after

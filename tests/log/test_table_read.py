@@ -1,0 +1,305 @@
+"""What a consumer reads is the same before and after a file took the place of WAL entries."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from tests.log.tables import accepted, fetched_rows, read_all, swap, tabled, task_of
+from tests.log.world import QUICK, TOPIC, Node, World, batch, run
+from tests.records.table_cases import TIMESTAMPS_MS, hostile_batches
+
+from lakelog.compaction.tasks import CompactionResult
+from lakelog.compaction.worker import compact
+from lakelog.log.options import LogOptions
+from lakelog.log.values import Found, ReadStatus, Wanted
+from lakelog.model.failures import NotFound
+from lakelog.model.ranges import ByteRange
+from lakelog.objects.memory import MemoryObjectStore
+from lakelog.records.build import BatchOptions, Record, build_batch
+from lakelog.records.codecs import Codec
+from lakelog.records.header import parse_header, split_batches
+
+SMALL_GROUPS = 2000
+
+
+async def fill(world: World, node: Node, stream: int, count: int, *, each: int = 5) -> None:
+    """Append batches of a few records, each batch in an object of its own."""
+    for number in range(count):
+        values = [b"%d-%d" % (number, at) + bytes(50) for at in range(each)]
+        sent = batch(*values, timestamp_ms=1000 + number * 10)
+        await node.log.append([stream], [sent], deadline_s=world.soon())
+
+
+async def created(world: World, *streams: int, options: LogOptions = QUICK) -> Node:
+    node = await world.node(options=options)
+    await node.log.create_streams(TOPIC, first_partition=0, streams=list(streams))
+    return node
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_hostile_records_read_the_same_after_a_swap(threads: int) -> None:
+    """Every codec, CreateTime and LogAppendTime, every bound of rule 11, a prefix then the rest."""
+
+    async def scenario(world: World) -> None:
+        node = await created(world, 1, options=LogOptions(linger_ms=1, table_threads=threads))
+        for _, data in hostile_batches():
+            await node.log.append([1], [accepted(data)], deadline_s=world.soon())
+        before = await read_all(world, node, 1)
+        assert len(before) > 2000
+        pieces = node.log.pieces(1)
+        await tabled(world, node, 1, end=pieces[4].end, row_group_bytes=100_000)
+        assert await read_all(world, node, 1) == before
+        await tabled(world, node, 1, row_group_bytes=100_000)
+        assert len(node.log.pieces(1)) == 2
+        assert await read_all(world, node, 1) == before
+        assert await read_all(world, node, 1, bytes_max=1) == before
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_rebuilt_batches_are_compressed_as_they_were_sent(codec: Codec) -> None:
+    async def scenario(world: World) -> None:
+        node = await created(world, 1)
+        records = [Record(b"k", b"v" * 100, 1000)] * 50
+        sent = accepted(memoryview(build_batch(records, BatchOptions(codec=codec))))
+        await node.log.append([1], [sent], deadline_s=world.soon())
+        await tabled(world, node, 1)
+        wanted = [Wanted(1, 0, 1 << 20)]
+        (got,) = await node.log.read(wanted, bytes_max=1 << 20, deadline_s=world.soon())
+        (one,) = split_batches(memoryview(b"".join(bytes(part) for part in got.parts)))
+        assert parse_header(one).codec == codec
+        assert parse_header(one).partition_leader_epoch == 0
+
+    run(scenario)
+
+
+def test_every_offset_of_a_file_answers_with_its_record_first_or_after_earlier_ones() -> None:
+    async def scenario(world: World) -> None:
+        node = await created(world, 1)
+        await fill(world, node, 1, 40)
+        before = await read_all(world, node, 1)
+        result = await tabled(world, node, 1, row_group_bytes=SMALL_GROUPS)
+        assert len(result.facts.row_groups) > 3
+        for offset in range(200):
+            wanted = [Wanted(1, offset, 1)]
+            (got,) = await node.log.read(wanted, bytes_max=1, deadline_s=world.soon())
+            rows = fetched_rows(got)
+            assert offset in {row.offset for row in rows}
+            assert rows == before[rows[0].offset : rows[-1].offset + 1]
+        (at_end,) = await node.log.read(
+            [Wanted(1, 200, 100)], bytes_max=100, deadline_s=world.soon()
+        )
+        assert (at_end.status, at_end.size_bytes, at_end.head) == (ReadStatus.OK, 0, 200)
+
+    run(scenario)
+
+
+def test_one_answer_crosses_from_a_file_into_the_tail() -> None:
+    async def scenario(world: World) -> None:
+        node = await created(world, 1)
+        await fill(world, node, 1, 10)
+        before = await read_all(world, node, 1)
+        await tabled(world, node, 1, end=25)
+        (got,) = await node.log.read(
+            [Wanted(1, 20, 1 << 20)], bytes_max=1 << 20, deadline_s=world.soon()
+        )
+        assert fetched_rows(got) == before
+
+    run(scenario)
+
+
+def test_a_trim_into_a_file_leaves_what_is_behind_it() -> None:
+    """DeleteRecords into the middle of a data file, before and after the swap."""
+
+    async def scenario(world: World) -> None:
+        node = await created(world, 1)
+        await fill(world, node, 1, 40)
+        before = await read_all(world, node, 1)
+        task = task_of(node, 1, row_group_bytes=SMALL_GROUPS)
+        result = await compact(world.objects, task)
+        assert isinstance(result, CompactionResult)
+        assert await node.log.trim({1: 33}) == {1: 33}
+        assert (await swap(node, task, result)).accepted
+        assert node.log.pieces(1)[0].start == 30  # what the trim left, of a file that has more
+        assert await read_all(world, node, 1, offset=33) == before[33:]
+        assert await node.log.trim({1: 151}) == {1: 151}
+        below = await node.log.read([Wanted(1, 150, 1)], bytes_max=1, deadline_s=world.soon())
+        assert below[0].status is ReadStatus.OUT_OF_RANGE
+        assert await read_all(world, node, 1, offset=151) == before[151:]
+        assert await node.log.find_timestamp(1, 0) == Found(151, before[151].timestamp_ms)
+        assert await node.log.trim({1: 200}) == {1: 200}
+        assert node.log.pieces(1) == []
+
+    run(scenario)
+
+
+def test_timestamps_are_found_in_files_as_in_the_tail() -> None:
+    async def scenario(world: World) -> None:
+        node = await created(world, 1)
+        await fill(world, node, 1, 40)
+        jump = batch(b"a", b"b", b"c", timestamp_ms=9000)
+        await node.log.append([1], [jump], deadline_s=world.soon())
+        await fill(world, node, 1, 3)
+        stamps = [*range(995, 1420, 7), 8999, 9001, 9002, 9003]
+        before = [await node.log.find_timestamp(1, stamp) for stamp in stamps]
+        greatest = await node.log.max_timestamp(1)
+        assert greatest == Found(202, 9002)
+        await tabled(world, node, 1, row_group_bytes=SMALL_GROUPS)
+        assert [await node.log.find_timestamp(1, stamp) for stamp in stamps] == before
+        assert await node.log.max_timestamp(1) == greatest
+        await node.log.trim({1: 203})
+        assert await node.log.max_timestamp(1) == Found(217, 1024)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("stamp_ms", TIMESTAMPS_MS)
+def test_extreme_timestamps_are_found_in_files(stamp_ms: int) -> None:
+    async def scenario(world: World) -> None:
+        node = await created(world, 1)
+        for at in (0, stamp_ms, 0):
+            data = build_batch([Record(b"k", b"v" * 50, at)] * 2, BatchOptions())
+            await node.log.append([1], [accepted(memoryview(data))], deadline_s=world.soon())
+        wanted = [stamp_ms, max(stamp_ms, 1), -(1 << 63)]
+        before = [await node.log.find_timestamp(1, one) for one in wanted]
+        greatest = await node.log.max_timestamp(1)
+        await tabled(world, node, 1, row_group_bytes=100)
+        assert [await node.log.find_timestamp(1, one) for one in wanted] == before
+        assert await node.log.max_timestamp(1) == greatest
+
+    run(scenario)
+
+
+class Counting(MemoryObjectStore):
+    """Counts the ranges that are read, and loses objects when told to."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.clock)
+        self.ranges: list[tuple[str, ByteRange]] = []
+        self.lost = False
+
+    async def get_ranges(self, key: str, ranges: Sequence[ByteRange]) -> list[memoryview]:
+        if self.lost:
+            raise NotFound(key)
+        self.ranges += [(key, one) for one in ranges]
+        return await super().get_ranges(key, ranges)
+
+
+def test_only_the_row_groups_that_are_needed_are_read_and_each_once() -> None:
+    async def scenario(world: World) -> None:
+        world.objects = store = Counting(world)
+        node = await created(world, 1)
+        await fill(world, node, 1, 40)
+        result = await tabled(world, node, 1, row_group_bytes=SMALL_GROUPS)
+        store.ranges.clear()
+        reads = [
+            node.log.read([Wanted(1, 100, 1)], bytes_max=1, deadline_s=world.soon())
+            for _ in range(5)
+        ]
+        await asyncio.gather(*reads)
+        (group,) = [one for one in result.facts.row_groups if one.start <= 100 < one.end]
+        spans = [span for _, span in store.ranges if span.end <= group.byte_end]
+        assert spans == [ByteRange(group.byte_start, group.byte_end)]
+
+    run(scenario)
+
+
+def test_cold_reads_leave_the_tail_in_memory() -> None:
+    async def scenario(world: World) -> None:
+        world.objects = store = Counting(world)
+        options = LogOptions(linger_ms=1, table_cache_bytes=3000, table_group_bytes=1000)
+        node = await created(world, 1, 2, options=options)
+        await fill(world, node, 1, 40)
+        await fill(world, node, 2, 1)
+        await tabled(world, node, 1, row_group_bytes=SMALL_GROUPS)
+        await read_all(world, node, 1, bytes_max=100)
+        store.ranges.clear()
+        assert len(await read_all(world, node, 2)) == 5
+        assert not store.ranges
+
+    run(scenario)
+
+
+def test_many_cold_streams_take_turns_when_memory_is_short_and_all_come_to_their_end() -> None:
+    async def scenario(world: World) -> None:
+        world.objects = store = Counting(world)
+        options = LogOptions(linger_ms=1, table_cache_bytes=9000, table_group_bytes=3000)
+        streams = list(range(1, 13))
+        node = await created(world, *streams, options=options)
+        groups = 0
+        for stream in streams:
+            await fill(world, node, stream, 20)
+            result = await tabled(world, node, stream, row_group_bytes=SMALL_GROUPS)
+            groups += len(result.facts.row_groups)
+        store.ranges.clear()
+        places = dict.fromkeys(streams, 0)
+        requests = 0
+        while any(place < 100 for place in places.values()):
+            wanted = [Wanted(stream, place, 500) for stream, place in places.items()]
+            got = await node.log.read(wanted, bytes_max=1 << 20, deadline_s=world.soon())
+            assert any(one.size_bytes for one in got)
+            requests += 1
+            for stream, one in zip(list(places), got, strict=True):
+                for row in fetched_rows(one):
+                    places[stream] = max(places[stream], row.offset + 1)
+                if one.size_bytes:  # as a client does, so that nobody is always last
+                    places[stream] = places.pop(stream)
+        assert len(store.ranges) == groups + len(streams)  # each group and each footer once
+        assert requests < 12 * 14  # of about 14 answers each, several come together
+
+    run(scenario)
+
+
+def test_a_lost_or_damaged_file_is_damage_and_never_the_end() -> None:
+    async def scenario(world: World) -> None:
+        world.objects = store = Counting(world)
+        node = await created(world, 1)
+        await fill(world, node, 1, 40)
+        result = await tabled(world, node, 1, row_group_bytes=SMALL_GROUPS)
+        other = await world.node("broker-2")
+        now_s = world.clock.monotonic_s()
+        await other.log.prove([1], arrived_s=now_s, deadline_s=world.soon())
+        store.lost = True
+        wanted = [Wanted(1, 0, 1000)]
+        (got,) = await other.log.read(wanted, bytes_max=1000, deadline_s=world.soon())
+        assert got.status is ReadStatus.DAMAGED
+        store.lost = False
+        content = bytearray(await store.get(result.key))
+        content[result.facts.row_groups[0].byte_start + 9] ^= 1
+        await store.put(result.key, [content])
+        (got,) = await other.log.read(wanted, bytes_max=1000, deadline_s=world.soon())
+        assert got.status is ReadStatus.DAMAGED
+        last = [Wanted(1, 199, 1000)]
+        (got,) = await other.log.read(last, bytes_max=1000, deadline_s=world.soon())
+        assert 199 in {row.offset for row in fetched_rows(got)}
+        await store.put(result.key, [bytes(len(content))])
+        third = await world.node("broker-3")
+        now_s = world.clock.monotonic_s()
+        await third.log.prove([1], arrived_s=now_s, deadline_s=world.soon())
+        (got,) = await third.log.read(last, bytes_max=1000, deadline_s=world.soon())
+        assert got.status is ReadStatus.DAMAGED
+
+    run(scenario)
+
+
+def test_a_reader_during_swaps_sees_no_gap() -> None:
+    async def scenario(world: World) -> None:
+        node = await created(world, 1)
+        await fill(world, node, 1, 30)
+        expected = await read_all(world, node, 1)
+
+        async def reading() -> None:
+            for _ in range(20):
+                assert await read_all(world, node, 1, bytes_max=300) == expected
+                await asyncio.sleep(0)
+
+        async def swapping() -> None:
+            for end in (25, 60, 100, 150):
+                await tabled(world, node, 1, end=end, row_group_bytes=SMALL_GROUPS)
+                await asyncio.sleep(0.002)
+
+        await asyncio.gather(reading(), swapping())
+        assert len(node.log.pieces(1)) == 4
+
+    run(scenario)
