@@ -302,4 +302,7 @@ def test_a_name_that_is_no_place_for_objects_is_refused(name: TableName) -> None
 
 def test_the_tables_keep_to_the_port() -> None:
     tables: Tables = memory().tables()
+    offered = {name for name in vars(Tables) if not name.startswith("_")}
+    assert {"create", "load", "append", "drop"} <= offered
+    assert [name for name in sorted(offered) if not callable(getattr(tables, name, None))] == []
     run(tables.close)

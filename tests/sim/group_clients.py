@@ -1,6 +1,7 @@
 """What simulated members of both protocols share: a connection, offsets, and how they end."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -88,7 +89,7 @@ class Client:
         return request.result()
 
 
-class Member(Client):
+class Member(Client, ABC):
     """A client in a group: it reads its partitions and commits how far it got."""
 
     def __init__(
@@ -111,13 +112,13 @@ class Member(Client):
         self._positions: dict[Place, int] = {}
         self._tokens = 0
 
+    @abstractmethod
     async def run(self) -> None:
         """Be a member until told otherwise."""
-        raise NotImplementedError
 
+    @abstractmethod
     def generation(self) -> int:
         """What commits are made under."""
-        raise NotImplementedError
 
     async def nap(self, wait_s: float) -> None:
         """Wait; a paused client waits longer, and knows nothing of it."""
