@@ -1,7 +1,7 @@
 """The composition root: from options to a running broker, and down again in good order.
 
-This and the test kit are the only places that name a backend. The HTTP port's libraries are
-imported once the Kafka port serves, on a thread: a start must not wait for them.
+The HTTP port's libraries are imported once the Kafka port serves, on a thread: a start must not
+wait for them.
 """
 
 import asyncio
@@ -15,21 +15,17 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
 
 from lakelog.broker.broker import BrokerOptions
-from lakelog.clock import Clock, Entropy, SystemClock, SystemEntropy, Tasks
+from lakelog.clock import Clock, SystemClock, SystemEntropy, Tasks
 from lakelog.config.options import HTTP_LISTEN, Options
-from lakelog.meta.port import MetadataStore
-from lakelog.model.failures import Refused
-from lakelog.objects.port import ObjectStore
+from lakelog.config.stores import open_metadata, open_objects
 from lakelog.server.address import Address
 from lakelog.server.binding import bind, refusal
 from lakelog.server.node import Node, NodeOptions, World
 from lakelog.telemetry import event
 
-REMOTE_SCHEMES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss", "azure")
 HTTP_BACKLOG: Final = 128
 log = logging.getLogger("lakelog")
 
@@ -67,59 +63,13 @@ def node_options(options: Options) -> NodeOptions:
     )
 
 
-async def open_metadata(url: str, clock: Clock) -> MetadataStore:
-    """The metadata store of that URL; raises `Refused`."""
-    scheme, _, rest = url.partition(":")
-    if scheme == "memory":
-        from lakelog.meta.memory import MemoryMetadataStore  # noqa: PLC0415 - only who asks for it
-
-        return MemoryMetadataStore(clock)
-    if scheme == "sqlite" and rest:
-        from lakelog.meta.sqlite import SqliteMetadataStore  # noqa: PLC0415 - only who asks for it
-
-        path = Path(rest.removeprefix("//"))
-        _make_directory(path.parent)
-        return await SqliteMetadataStore.open(path, clock)
-    raise Refused(f"metadata.url is {url!r}, but must be memory: or sqlite:PATH")
-
-
-async def open_objects(options: Options, clock: Clock, entropy: Entropy) -> ObjectStore:
-    """The object store of the options; raises `Refused`."""
-    url = options.objects_url()
-    scheme, _, rest = url.partition(":")
-    if scheme == "memory":
-        from lakelog.objects.memory import MemoryObjectStore  # noqa: PLC0415 - only who asks for it
-
-        return MemoryObjectStore(clock)
-    if scheme == "file" and rest:
-        from lakelog.objects.local import LocalObjectStore  # noqa: PLC0415 - only who asks for it
-
-        return await LocalObjectStore.open(Path(rest.removeprefix("//")), clock, entropy)
-    if scheme in REMOTE_SCHEMES:
-        from lakelog.objects.remote import open_remote  # noqa: PLC0415 - only who asks for it
-
-        return open_remote(url, options.objects.options, clock=clock, entropy=entropy)
-    known = ", ".join(f"{name}://" for name in REMOTE_SCHEMES)
-    raise Refused(f"objects.url is {url!r}, but must be memory:, file:PATH or one of {known}")
-
-
-def _make_directory(directory: Path) -> None:
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Refused(
-            f"{directory}: cannot be made ({error.strerror}); name a directory that can be written"
-            " with --data"
-        ) from None
-
-
 @contextlib.asynccontextmanager
 async def open_world(options: Options) -> AsyncIterator[World]:
     """The stores, opened; they are closed on the way out."""
     clock, entropy = SystemClock(), SystemEntropy()
     store = await open_metadata(options.metadata_url(), clock)
     try:
-        objects = await open_objects(options, clock, entropy)
+        objects = await open_objects(options.objects_url(), options.objects.options, clock, entropy)
         try:
             yield World(store, objects, clock, entropy)
         finally:

@@ -101,3 +101,9 @@ class CompactionFailure:
 
 
 CompactionAnswer: TypeAlias = CompactionResult | CompactionFailure
+
+Task: TypeAlias = CompactionTask
+"""What an engine is asked for."""
+
+Answer: TypeAlias = CompactionAnswer
+"""What an engine answers to one task."""
