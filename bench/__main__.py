@@ -20,6 +20,7 @@ from bench.results import Metric, Recorder, table, versions
 DRIVERS = {
     "b1": "bench.b1_produce",
     "b3": "bench.b3_fetch",
+    "b6": "bench.b6_compaction",
     "b8": "bench.b8_commit",
     "b9": "bench.b9_partitions",
     "b10": "bench.b10_connections",
