@@ -32,6 +32,7 @@ FETCHED: Final = ("offset", "timestamp", "key", "value", "headers", "attributes"
 _KEYS: Final = ("stream", "topic-id", "partition", "task", "start", "end", "batch-bytes-max")
 _CRCS: Final = "lakelog.row-group-crcs"
 _ZSTD_LEVEL: Final = 1
+_BUFFER_BYTES: Final = 1 << 20
 
 
 class TableFileWriter:
@@ -52,6 +53,7 @@ class TableFileWriter:
         self._field_ids = field_ids
         self._footers: list[pq.FileMetaData] = []
         self._writer = self._open()
+        self._stream.flush()
         self._sink.take_crc()  # of the magic number that every file begins with
         self._held: list[pa.Table] = []
         self._held_bytes = 0
@@ -59,11 +61,14 @@ class TableFileWriter:
         self._least_ms = self._greatest_ms = -1
 
     def _open(self) -> "pq.ParquetWriter":
-        import pyarrow.parquet as pq  # noqa: PLC0415 - slow to import, and an extra
+        import pyarrow as pa  # noqa: PLC0415 - slow to import, and an extra
+        import pyarrow.parquet as pq  # noqa: PLC0415 - as above
 
         self._schema = table_schema(self._field_ids, views=True)
+        # A row group comes in a hundred small pieces: gathered, they cost one call of ours.
+        self._stream = pa.BufferedOutputStream(pa.PythonFile(self._sink, "w"), _BUFFER_BYTES)
         return pq.ParquetWriter(
-            self._sink,
+            self._stream,
             self._schema,
             compression="zstd",
             compression_level=_ZSTD_LEVEL,
@@ -118,6 +123,7 @@ class TableFileWriter:
         self._writer.add_key_value_metadata({**pairs, _CRCS: crcs})
         self._sink.hold()
         self._writer.close()
+        self._stream.flush()
         size_bytes = self._sink.finish()
         (footer,) = self._footers
         return TableFileFacts(
@@ -147,6 +153,7 @@ class TableFileWriter:
         # The ids are in the fields' metadata, which rows of another origin lack.
         rows = pa.Table.from_arrays(rows.columns, schema=self._schema)
         self._writer.write_table(rows, row_group_size=rows.num_rows)
+        self._stream.flush()
         self._crcs.append(self._sink.take_crc())
         self._held, self._held_bytes = [], 0
 

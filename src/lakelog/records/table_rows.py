@@ -100,8 +100,9 @@ def _check_offsets(columns: RecordColumns) -> None:
     deltas = columns.offset_deltas
     if not len(deltas):
         return
+    first, last = deltas.item(0), deltas.item(-1)
     rising = bool((deltas[1:] > deltas[:-1]).all())
-    if not rising or deltas[0] < 0 or deltas[-1] > columns.header.last_offset_delta:
+    if not rising or first < 0 or last > columns.header.last_offset_delta:
         raise MalformedBatchError("the offset deltas do not rise within the batch")
 
 
