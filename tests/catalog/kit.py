@@ -16,7 +16,14 @@ from pyiceberg.table import Table
 
 from lakelog.catalog.bridge import Bridge, Calls
 from lakelog.catalog.builtin import BuiltinCatalog
-from lakelog.catalog.commit import append_files, create_table, load_table
+from lakelog.catalog.commit import (
+    Terms,
+    append_files,
+    create_table,
+    load_table,
+    move_table,
+    replace_files,
+)
 from lakelog.catalog.locations import Locations
 from lakelog.catalog.pointers import Pointers
 from lakelog.catalog.port import (
@@ -24,9 +31,13 @@ from lakelog.catalog.port import (
     Appended,
     CatalogLimits,
     DataFileFacts,
+    Replacement,
     TableDefinition,
     TableName,
+    Tables,
+    TableView,
 )
+from lakelog.catalog.reach import token_of
 from lakelog.catalog.tables import PyIcebergTables, builtin_tables
 from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.meta.memory import MemoryMetadataStore
@@ -255,7 +266,7 @@ def parquet(partition: int, start: int, end: int) -> tuple[bytes, tuple[int, ...
 async def stored(place: Place, partition: int, start: int, end: int) -> Advance:
     """An advance whose file is really there."""
     content, starts = parquet(partition, start, end)
-    key = f"data/p={partition}/{start}.parquet"
+    key = f"data/p={partition}/{start}-{end}.parquet"
     await place.objects.put(key, [content])
     file = DataFileFacts(
         key=key,
@@ -284,11 +295,31 @@ def loaded(catalog: BuiltinCatalog) -> Table:
     return table
 
 
+def terms(table: Table, *, kept: int = 10) -> Terms:
+    """For the table as it was loaded."""
+    return Terms(TOPIC_ID, token_of(table), "round-1", kept)
+
+
 def append(table: Table, *advances: Advance, kept: int = 10) -> Appended:
     """One attempt to append."""
-    return append_files(
-        table, advances, LOCATIONS, topic_id=TOPIC_ID, commit_id="round-1", snapshots_kept=kept
-    )
+    return append_files(table, advances, LOCATIONS, terms(table, kept=kept))
+
+
+def move(table: Table) -> TableView:
+    """One attempt to move."""
+    return move_table(table, terms(table))
+
+
+def exchange(table: Table, replacement: Replacement) -> TableView:
+    """One attempt to replace."""
+    return replace_files(table, replacement, LOCATIONS, terms(table))
+
+
+async def appended(tables: Tables, *advances: Advance) -> Appended:
+    """One attempt to append to the table as it is now."""
+    view = await tables.load(NAME)
+    assert view is not None
+    return await tables.append(NAME, advances, topic_id=TOPIC_ID, commit_id="c", expect=view.token)
 
 
 def appending(*advances: Advance, kept: int = 10) -> Callable[[BuiltinCatalog], Appended]:

@@ -122,3 +122,39 @@ def test_a_cancelled_operation_cancels_its_call_and_ends_its_thread() -> None:
         assert sorted(ended) == ["call", "thread", "unknown"]
 
     run(work)
+
+
+def test_a_library_that_hangs_is_left_and_what_it_did_is_unknown() -> None:
+    async def work() -> None:
+        bridge = Bridge(SystemClock(), threads=1, hang_s=0.05)
+        free = threading.Event()
+        with pytest.raises(OutcomeUnknown):
+            await bridge.run(lambda calls: free.wait(), timeout_s=0.05)
+        with pytest.raises(Unavailable, match="no thread"):
+            await bridge.run(lambda calls: 7, timeout_s=0.05)
+        waiting = asyncio.ensure_future(bridge.run(lambda calls: 7, timeout_s=60))
+        free.set()
+        assert await waiting == 7
+        await bridge.close()
+
+    run(work)
+
+
+def test_a_caller_that_gives_up_does_not_wait_for_a_library_that_hangs() -> None:
+    async def work() -> None:
+        bridge = Bridge(SystemClock(), threads=1, hang_s=0.05)
+        began, free = threading.Event(), threading.Event()
+
+        def hang(calls: Calls) -> None:
+            began.set()
+            free.wait()
+
+        running = asyncio.ensure_future(bridge.run(hang, timeout_s=60))
+        await asyncio.to_thread(began.wait)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        await asyncio.wait_for(bridge.close(), 10)
+        free.set()
+
+    run(work)

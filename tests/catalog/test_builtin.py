@@ -24,11 +24,11 @@ from pyiceberg.types import StringType
 from tests.catalog.kit import (
     DEFINITION,
     NAME,
-    TOPIC_ID,
     Fault,
     Place,
     Weather,
     advance,
+    appended,
     memory,
     nth,
     run,
@@ -180,9 +180,7 @@ def test_a_stranger_cannot_touch_what_the_log_owns() -> None:
         there = await made()
         tables = there.tables()
         for start in (0, 5, 10):
-            await tables.append(
-                NAME, [advance(0, start, start + 5)], topic_id=TOPIC_ID, commit_id="c"
-            )
+            await appended(tables, advance(0, start, start + 5))
         await tables.close()
         before = await there.keys()
 
@@ -248,7 +246,7 @@ def test_a_stranger_may_add_columns_comments_and_tags() -> None:
     async def work() -> None:
         there = await made()
         tables = there.tables()
-        await tables.append(NAME, [advance(0, 0, 5)], topic_id=TOPIC_ID, commit_id="c")
+        await appended(tables, advance(0, 0, 5))
 
         def outside(catalog: BuiltinCatalog) -> None:
             set_comment(catalog)
@@ -259,7 +257,7 @@ def test_a_stranger_may_add_columns_comments_and_tags() -> None:
             table.manage_snapshots().create_tag(snapshot, "audit").commit()
 
         await there.with_catalog(outside, owner=False)
-        added = await tables.append(NAME, [advance(0, 5, 9)], topic_id=TOPIC_ID, commit_id="c")
+        added = await appended(tables, advance(0, 5, 9))
         assert added.added == (0,)
         assert added.table.properties["comment"] == "x"
         await tables.close()

@@ -386,7 +386,9 @@ def test_a_table_that_is_not_there_is_not_appended_to() -> None:
     async def work() -> None:
         tables = memory().tables()
         with pytest.raises(NotFound):
-            await tables.append(NAME, [advance(0, 0, 1)], topic_id=TOPIC_ID, commit_id="c")
+            await tables.append(
+                NAME, [advance(0, 0, 1)], topic_id=TOPIC_ID, commit_id="c", expect="x"
+            )
         await tables.close()
 
     run(work)

@@ -12,7 +12,8 @@ from pyiceberg.table import Table
 from tests.catalog.kit import DEFINITION, facts, memory, run
 
 from lakelog.catalog.commit import create_table
-from lakelog.catalog.facts import column_ids, data_file, iceberg_schema, table_properties
+from lakelog.catalog.definition import table_properties
+from lakelog.catalog.facts import column_ids, data_file, iceberg_schema
 from lakelog.catalog.port import DataFileFacts
 from lakelog.model.failures import Refused
 from lakelog.records.table_schema import FIELD_IDS, table_schema
@@ -38,9 +39,7 @@ def test_a_new_table_keeps_the_ids_and_says_what_it_is() -> None:
         (partition,) = table.spec().fields
         assert (partition.name, str(partition.transform)) == ("partition", "identity")
         assert table.sort_order().fields[0].source_id == FIELD_IDS["offset"]
-        expected = table_properties(OWNED)
-        del expected["format-version"]
-        assert table.properties == expected
+        assert table.properties == table_properties(OWNED)
         assert table.properties["commit.retry.num-retries"] == "0"
         assert table.properties["gc.enabled"] == "false"
         assert table.properties["lakelog.topic"] == DEFINITION.topic
@@ -49,12 +48,6 @@ def test_a_new_table_keeps_the_ids_and_says_what_it_is() -> None:
         assert table.properties["lakelog.offsets"] == "{}"
 
     run(work)
-
-
-def test_no_extra_property_changes_what_we_rely_on() -> None:
-    wild = {"gc.enabled": "true", "lakelog.offsets": "x", "a": "b"}
-    made = table_properties(replace(DEFINITION, properties=wild))
-    assert (made["gc.enabled"], made["lakelog.offsets"], made["a"]) == ("false", "{}", "b")
 
 
 def test_a_data_file_is_described_without_reading_it() -> None:

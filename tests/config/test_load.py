@@ -108,6 +108,9 @@ def test_sizes_and_times_may_carry_a_unit() -> None:
         ("topics.cleanup_policy", "sometimes", "cleanup.policy"),
         ("topics.num_partitions", "0", "must be greater than 0"),
         ("metadata.domains", "0", "domains must be a number from 1"),
+        ("tables.namespace", "a/b", "namespace is 'a/b'"),
+        ("tables.catalog", "hive", "must be one of: builtin, rest, sql, glue"),
+        ("tables.options.uri", "x", "options are for catalogs other than 'builtin'"),
     ],
 )
 def test_a_value_that_makes_no_sense_is_refused(key: str, value: str, reason: str) -> None:
@@ -127,3 +130,11 @@ def test_a_table_takes_names_of_the_user_s_own() -> None:
     )
     assert options.objects.options == {"secret_access_key": "s", "region": "eu-1"}
     assert options.sources["objects.options.region"] == "flag"
+
+
+def test_brokers_keep_tables_unless_they_are_off_or_another_catalog_s() -> None:
+    assert load(None, {}, {}).tables.is_builtin()
+    assert not load(None, {}, {"tables.enabled": "false"}).tables.is_builtin()
+    elsewhere = load(None, {}, {"tables.catalog": "rest", "tables.options.uri": "http://c"})
+    assert not elsewhere.tables.is_builtin()
+    assert elsewhere.tables.options == {"uri": "http://c"}

@@ -11,12 +11,12 @@ from lakelog.records.columns import decode_columns
 from lakelog.records.header import batch_crc, parse_header
 
 ROOMY = 1 << 27
-YEAR_1_MS = -62_135_596_800_000
+EARLIEST_MS = -62_135_424_000_000
 YEAR_10000_MS = 253_402_300_800_000
 TIMESTAMPS_MS = (
     -(1 << 63),
-    YEAR_1_MS - 1,
-    YEAR_1_MS,
+    EARLIEST_MS - 1,
+    EARLIEST_MS,
     -1,
     0,
     1_700_000_000_123,
@@ -63,7 +63,9 @@ def anchored(records: Sequence[Record]) -> list[Record]:
     return [record._replace(timestamp_ms=0) for record in records[:1]] + list(records[1:])
 
 
-def hostile_batches() -> list[tuple[int, memoryview]]:
+def hostile_batches(
+    stamps_ms: Sequence[int] = TIMESTAMPS_MS,
+) -> list[tuple[int, memoryview]]:
     """The matrix of rule 11: every bound, with and without headers, for every codec."""
     headers = (
         (),
@@ -73,7 +75,7 @@ def hostile_batches() -> list[tuple[int, memoryview]]:
         Record(key, value, stamp_ms, headers[at % 2])
         for at, (key, value, stamp_ms) in enumerate(
             (key, value, stamp_ms)
-            for stamp_ms in TIMESTAMPS_MS
+            for stamp_ms in stamps_ms
             for key in (None, b"", b"\xff\xfe", b"k" * 13)
             for value in (None, b"", b"v" * 12, b"\x80" * 300)
         )

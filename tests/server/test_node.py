@@ -3,9 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
+from lakelog.catalog.pointers import Pointers
+from lakelog.catalog.port import TableName
 from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.meta import keys
 from lakelog.meta.memory import MemoryMetadataStore
@@ -17,7 +20,8 @@ from lakelog.server.client import Client
 from lakelog.server.node import Node, NodeOptions, World
 from lakelog.server.watched import WatchedObjects
 from lakelog.telemetry import Metrics
-from lakelog.topics.cluster import open_cluster
+from lakelog.topics.cluster import http_addresses, open_cluster
+from lakelog.topics.tables import TableOptions
 from lakelog.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -85,6 +89,59 @@ def test_a_node_can_stop_and_another_goes_on_where_it_was() -> None:
                     await node.index_of("t", 1)
                 with pytest.raises(NotFound, match="no topic 'u'"):
                     await node.index_of("u", 0)
+
+    asyncio.run(scenario())
+
+
+def test_a_node_is_known_by_its_http_port() -> None:
+    async def scenario() -> None:
+        for http, advertised, expected in (
+            (None, None, []),
+            (Address("127.0.0.1", 81), None, ["127.0.0.1:81"]),
+            (Address("0.0.0.0", 81), None, ["127.0.0.1:81"]),
+            (Address("0.0.0.0", 81), Address("b1.example", 9092), ["b1.example:81"]),
+            (Address("::1", 81), None, ["[::1]:81"]),
+        ):
+            world = new_world()
+            options = replace(OPTIONS, http=http, advertised=advertised)
+            async with running(world, options):
+                assert await http_addresses(world.store) == expected
+
+    asyncio.run(scenario())
+
+
+def test_a_port_on_every_interface_is_reached_by_the_machine_s_name() -> None:
+    async def scenario() -> None:
+        every = Address("0.0.0.0", 0)
+        world = new_world()
+        async with running(world, replace(OPTIONS, listen=every, http=Address("::", 81))):
+            assert await http_addresses(world.store) == ["here:81"]
+
+    asyncio.run(scenario())
+
+
+def test_a_topic_gets_a_table_soon() -> None:
+    async def scenario() -> None:
+        world = new_world()
+        options = replace(OPTIONS, tables=TableOptions(namespace="n"))
+        async with asyncio.timeout(10), running(world, options) as node:
+            assert await created(node, "t") == 0
+            pointers = Pointers(world.store)
+            while not await pointers.tables("n"):
+                await asyncio.sleep(0)
+            assert await pointers.get(TableName("n", "t")) is not None
+
+    asyncio.run(scenario())
+
+
+def test_a_topic_gets_no_table_when_tables_are_off() -> None:
+    async def scenario() -> None:
+        world = new_world()
+        options = replace(OPTIONS, tables=TableOptions(enabled=False))
+        async with running(world, options) as node:
+            assert await created(node, "t") == 0
+        assert await world.store.range(keys.TABLES) == []
+        assert [info.key async for info in world.objects.list("tables/")] == []
 
     asyncio.run(scenario())
 

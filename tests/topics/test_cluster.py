@@ -1,6 +1,7 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -11,7 +12,13 @@ from lakelog.meta import keys
 from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.model.failures import Corrupt, OutcomeUnknown, Refused, Unavailable
 from lakelog.model.ids import BrokerId
-from lakelog.topics.cluster import PRODUCER_BLOCK, SESSION_TTL_S, Cluster, open_cluster
+from lakelog.topics.cluster import (
+    PRODUCER_BLOCK,
+    SESSION_TTL_S,
+    Cluster,
+    http_addresses,
+    open_cluster,
+)
 from lakelog.topics.routing import Node
 
 
@@ -314,5 +321,35 @@ def test_a_broker_that_loads_for_long_keeps_its_id_and_is_not_seen() -> None:
         await other.refresh()
         assert [n.id for n in other.nodes()] == [1, 2]
         renewing.cancel()
+
+    run(scenario)
+
+
+def test_brokers_that_serve_are_found_by_their_http_ports() -> None:
+    async def scenario(stage: Stage) -> None:
+        assert await http_addresses(stage.store) == []
+        served = replace(node(1), http="a:8080")
+        loading = replace(node(3, 9094), http="c:8080")
+        first, second, third = [await stage.cluster() for _ in range(3)]
+        await first.register(served)
+        await second.register(node(2, 9093))
+        await third.claim(loading)
+        assert await http_addresses(stage.store) == ["a:8080"]
+        await third.register(loading)
+        assert await http_addresses(stage.store) == ["a:8080", "c:8080"]
+        await first.refresh()
+        assert [one.http for one in first.nodes()] == ["a:8080", "", "c:8080"]
+        await first.leave()
+        assert await http_addresses(stage.store) == ["c:8080"]
+
+    run(scenario)
+
+
+def test_a_broker_of_a_version_that_told_no_http_port_is_still_understood() -> None:
+    async def scenario(stage: Stage) -> None:
+        old = {"host": "h", "port": 1, "rack": None, "machine": "", "advertised": True}
+        value = msgspec.json.encode({**old, "token": "x", "serving": True})
+        await stage.store.put(keys.broker(7), value)
+        assert await http_addresses(stage.store) == []
 
     run(scenario)

@@ -22,6 +22,7 @@ def test_a_default_is_allowed_and_reads_back_as_itself(name: str) -> None:
         ("delete.retention.ms", "-1"),
         ("flush.messages", "0"),
         ("lakelog.format", "orc"),
+        ("lakelog.table.freshness.ms", "-1"),
         ("lakelog.table.retention.ms", "-2"),
         ("local.retention.ms", "-3"),
         ("max.compaction.lag.ms", "0"),

@@ -20,6 +20,7 @@ def test_settings_of_a_topic_that_sets_nothing_are_kafkas() -> None:
     assert (found.delete, found.compacted) == (True, False)
     assert (found.retention_ms, found.retention_bytes) == (604_800_000, -1)
     assert found.format is Format.PARQUET
+    assert (found.table_freshness_ms, found.table_retention_ms) == (60_000, -1)
 
 
 def test_settings_follow_the_topics_own_configs_before_the_brokers() -> None:
@@ -28,12 +29,14 @@ def test_settings_follow_the_topics_own_configs_before_the_brokers() -> None:
         "message.timestamp.type": "LogAppendTime",
         "retention.ms": "-1",
         "lakelog.format": "kfs",
+        "lakelog.table.freshness.ms": "0",
     }
     found = settings(configs, {"retention.ms": "5", "retention.bytes": "7"})
     assert (found.delete, found.compacted) == (True, True)
     assert found.timestamp_type is TimestampType.LOG_APPEND_TIME
     assert (found.retention_ms, found.retention_bytes) == (-1, 7)
     assert found.format is Format.KFS
+    assert found.table_freshness_ms == 0
 
 
 def test_an_empty_policy_neither_deletes_nor_compacts() -> None:

@@ -4,18 +4,23 @@ One operation is one piece of work in a thread with one deadline. Whatever store
 whichever thread of the library, is a coroutine on the loop that started the operation. When the
 deadline has passed or the caller is gone, a call that runs is cancelled, later ones fail at once,
 and so the thread ends by itself; the operation returns only then, and nothing works on unseen.
+Only a library that hangs on a connection of its own is left behind: its outcome is unknown.
 """
 
 import asyncio
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from functools import partial
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from lakelog.clock import Clock
 from lakelog.model.failures import Failure, OutcomeUnknown, Unavailable
 
 T = TypeVar("T")
+
+HANG_S: Final = 30.0
+"""How long a thread may go on after its operation's time before it counts as hung."""
 
 
 class Calls:
@@ -67,25 +72,42 @@ class Calls:
 class Bridge:
     """A small pool of threads for a library that blocks."""
 
-    def __init__(self, clock: Clock, *, threads: int) -> None:
+    def __init__(self, clock: Clock, *, threads: int, hang_s: float = HANG_S) -> None:
         self._clock = clock
+        self._hang_s = hang_s
+        self._has_hung = False
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="lakelog-catalog")
 
     async def run(self, work: Callable[[Calls], T], *, timeout_s: float) -> T:
         """Run `work` in a thread; its store calls have to be over in `timeout_s` seconds."""
         loop = asyncio.get_running_loop()
         calls = Calls(loop, self._clock, deadline_s=self._clock.monotonic_s() + timeout_s)
-        running = loop.run_in_executor(self._pool, work, calls)
+        began = self._pool.submit(work, calls)
+        running = asyncio.wrap_future(began)
         try:
-            return await asyncio.shield(running)
+            await asyncio.wait([running], timeout=timeout_s + self._hang_s)
+            if not running.done():
+                self._leave(calls, began)
+            return running.result()
         except asyncio.CancelledError:
             calls.abandon()
             # The thread ends at its next call; whether it failed or not interests nobody now.
-            await asyncio.wait([running])
-            if not running.cancelled():
+            await asyncio.wait([running], timeout=self._hang_s)
+            self._has_hung |= not running.done()
+            if running.done() and not running.cancelled():
                 running.exception()
             raise
 
+    def _leave(self, calls: Calls, began: "Future[T]") -> None:
+        """Say of work that does not end what is known of it."""
+        calls.abandon()
+        if began.cancel():
+            raise Unavailable("no thread was free for the table operation in its time")
+        self._has_hung = True
+        raise OutcomeUnknown("the catalog's library did not end in the time of the operation")
+
     async def close(self) -> None:
-        """End the threads once their work is done."""
-        await asyncio.get_running_loop().run_in_executor(None, self._pool.shutdown)
+        """End the threads once their work is done; a thread that hangs is not waited for."""
+        wait = not self._has_hung
+        shut = partial(self._pool.shutdown, wait=wait, cancel_futures=not wait)
+        await asyncio.get_running_loop().run_in_executor(None, shut)

@@ -10,7 +10,6 @@ Rules:
 - A catalog that was not opened by the log itself changes only what `guard` lets pass.
 """
 
-import io
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from pyiceberg.catalog import MetastoreCatalog, PropertiesUpdateSummary
@@ -23,7 +22,7 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
     ValidationError,
 )
-from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStream
+from pyiceberg.io import FileIO
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.serializers import FromInputFile
@@ -35,11 +34,12 @@ from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from pyiceberg.view import View
 
 from lakelog.catalog.bridge import Calls
+from lakelog.catalog.file_io import ObjectFileIO
 from lakelog.catalog.guard import refusal
 from lakelog.catalog.object_files import ObjectFiles
 from lakelog.catalog.pointers import ABSENT, Pointer, Pointers
 from lakelog.catalog.port import TableName
-from lakelog.model.failures import Conflict, Corrupt, Failure, NotFound, OutcomeUnknown, Unavailable
+from lakelog.model.failures import Conflict, Corrupt, NotFound, OutcomeUnknown, Unavailable
 from lakelog.objects.port import ObjectStore
 from lakelog.records.table_schema import FIELD_IDS
 
@@ -48,102 +48,6 @@ if TYPE_CHECKING:
 
 LOAD_ATTEMPTS: Final = 5
 _NAMESPACES: Final = "namespaces come and go with their tables"
-
-
-class ObjectInput(InputFile):
-    """An object to read, whole: manifests and metadata are small and read from end to end."""
-
-    def __init__(self, location: str, files: ObjectFiles) -> None:
-        super().__init__(location)
-        self._files = files
-
-    def __len__(self) -> int:
-        return len(self._files.get(self.location))
-
-    def exists(self) -> bool:
-        """Whether the object is there."""
-        return self._files.exists(self.location)
-
-    def open(self, seekable: bool = True) -> InputStream:
-        """The object's bytes; `NotFound` when it is not there."""
-        return io.BytesIO(self._files.get(self.location))
-
-
-class _Writing(io.BytesIO):
-    """Bytes that become an object when they are closed, unless what made them failed."""
-
-    def __init__(self, output: "ObjectOutput") -> None:
-        super().__init__()
-        self._output = output
-
-    def __exit__(self, failed: object, *rest: object) -> None:
-        if failed is not None:
-            super().close()
-        self.close()
-
-    def close(self) -> None:
-        """Put the object, once."""
-        if not self.closed:
-            content = self.getvalue()
-            super().close()
-            self._output.put(content)
-
-
-class ObjectOutput(OutputFile):
-    """An object to write, whole, durable when its stream is closed."""
-
-    def __init__(self, location: str, files: ObjectFiles) -> None:
-        super().__init__(location)
-        self._files = files
-        self._size_bytes: int | None = None
-
-    def __len__(self) -> int:
-        if self._size_bytes is None:
-            return len(self.to_input_file())
-        return self._size_bytes
-
-    def exists(self) -> bool:
-        """Whether the object is there."""
-        return self._files.exists(self.location)
-
-    def to_input_file(self) -> ObjectInput:
-        """The object to read."""
-        return ObjectInput(self.location, self._files)
-
-    def create(self, overwrite: bool = False) -> OutputStream:
-        """A stream to write to; names are unique, so that nothing is looked for there before."""
-        return _Writing(self)
-
-    def put(self, content: bytes) -> None:
-        """Store the object."""
-        self._files.put(self.location, content)
-        self._size_bytes = len(content)
-
-
-class ObjectFileIO(FileIO):
-    """PyIceberg's files as objects of the port, confined to its prefix."""
-
-    def __init__(self, files: ObjectFiles) -> None:
-        super().__init__()
-        self._files = files
-
-    def new_input(self, location: str) -> ObjectInput:
-        """An object to read."""
-        self._files.check(location)
-        return ObjectInput(location, self._files)
-
-    def new_output(self, location: str) -> ObjectOutput:
-        """An object to write."""
-        self._files.check(location)
-        return ObjectOutput(location, self._files)
-
-    def delete(self, location: str | InputFile | OutputFile) -> None:
-        """Delete an object; `OSError` when it may still be there, as PyIceberg expects it."""
-        place = location if isinstance(location, str) else location.location
-        try:
-            self._files.delete(place)
-        except Failure as error:
-            raise OSError(f"{place}: {error}") from error
 
 
 class BuiltinCatalog(MetastoreCatalog):

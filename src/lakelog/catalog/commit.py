@@ -1,35 +1,29 @@
-"""One table, one compare-and-swap: make it, append to it, with PyIceberg, in any of its catalogs.
+"""One table, one compare-and-swap: make it, append to it, exchange its files, with PyIceberg.
 
-`append_files` loads nothing and repeats nothing: it decides by the vector of the table it is given
-and sends one commit that holds only on the snapshot it decided on (rule 24). The files, the new
-vector and the expiry of old snapshots are one change. PyIceberg's own loop is not used at all, so
-that no property of a table can turn it on.
+In any of its catalogs. What changes a table loads nothing and repeats nothing: it decides by the
+table it is given, which must be the one its caller decided on, and sends one commit that holds
+only on that snapshot (rule 24). The files, the vector and the expiry of old snapshots are one
+change.
 """
 
-from collections.abc import Mapping, Sequence
-from itertools import islice
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
-from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
-    CommitFailedException,
     CommitStateUnknownException,
-    ForbiddenError,
     NoSuchTableError,
     TableAlreadyExistsError,
 )
-from pyiceberg.table import CommitTableResponse, Table, Transaction
-from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.refs import SnapshotRefType
-from pyiceberg.table.snapshots import Operation
-from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotsUpdate
-from pyiceberg.table.update.snapshot import _MergeAppendFiles
+from pyiceberg.table import Table
 
+from lakelog.catalog.change import Change, Removal, find_removal
+from lakelog.catalog.definition import FORMAT_VERSION, table_properties
 from lakelog.catalog.facts import (
     data_file,
     iceberg_schema,
     partition_spec,
     sort_order,
-    table_properties,
 )
 from lakelog.catalog.locations import Locations
 from lakelog.catalog.offsets import advanced, format_vector, judge_all
@@ -39,15 +33,43 @@ from lakelog.catalog.port import (
     TOPIC_ID_PROPERTY,
     Advance,
     Appended,
-    DataFileFacts,
+    Replacement,
     TableDefinition,
     TableName,
+    TableView,
 )
-from lakelog.catalog.reach import ancestors, vector_of, view_of
-from lakelog.model.failures import Conflict, Failure, NotFound, OutcomeUnknown, Refused
+from lakelog.catalog.reach import number, reading, token_of, vector_of, view_of
+from lakelog.model.failures import Conflict, NotFound, OutcomeUnknown, Refused
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+    from lakelog.catalog.external import ExternalCatalog
+
+AnyCatalog: TypeAlias = "Catalog | ExternalCatalog"
 
 
-def create_table(catalog: Catalog, definition: TableDefinition, location: str) -> Table:
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """On which table a change holds, and what it says of itself."""
+
+    topic_id: str
+    expect: str
+    """The token of the table that the caller decided on."""
+    commit_id: str
+    snapshots_kept: int
+
+    def check(self, table: Table) -> None:
+        """`NotFound` for the table of another topic, `Conflict` for one that moved on."""
+        name = "/".join(table.name())
+        if not _is_of(table, self.topic_id):
+            # The topic was deleted and made again: its offsets are others, though they look alike.
+            raise NotFound(f"{name}: is the table of another topic now")
+        if token_of(table) != self.expect:
+            raise Conflict(f"{name}: moved on from {self.expect} to {token_of(table)}")
+
+
+def create_table(catalog: AnyCatalog, definition: TableDefinition, location: str) -> Table:
     """Make the table of a topic, or find that it is made; `Refused` when the name is another's."""
     name = definition.name
     identifier = (name.namespace, name.table)
@@ -58,7 +80,7 @@ def create_table(catalog: Catalog, definition: TableDefinition, location: str) -
             location,
             partition_spec(),
             sort_order(),
-            table_properties(definition),
+            {"format-version": str(FORMAT_VERSION), **table_properties(definition)},
         )
     except TableAlreadyExistsError:
         try:
@@ -72,7 +94,7 @@ def create_table(catalog: Catalog, definition: TableDefinition, location: str) -
     return table
 
 
-def load_table(catalog: Catalog, name: TableName) -> Table | None:
+def load_table(catalog: AnyCatalog, name: TableName) -> Table | None:
     """The table at its newest metadata, or None."""
     try:
         return catalog.load_table((name.namespace, name.table))
@@ -80,7 +102,7 @@ def load_table(catalog: Catalog, name: TableName) -> Table | None:
         return None
 
 
-def drop_table(catalog: Catalog, name: TableName, *, topic_id: str) -> None:
+def drop_table(catalog: AnyCatalog, name: TableName, *, topic_id: str) -> None:
     """Forget the topic's table, not its files; gone already is fine, another topic's stays."""
     table = load_table(catalog, name)
     if table is None or not _is_of(table, topic_id):
@@ -96,33 +118,26 @@ def _is_of(table: Table, topic_id: str) -> bool:
 
 
 def append_files(
-    table: Table,
-    advances: Sequence[Advance],
-    locations: Locations,
-    *,
-    topic_id: str,
-    commit_id: str,
-    snapshots_kept: int,
+    table: Table, advances: Sequence[Advance], locations: Locations, terms: Terms
 ) -> Appended:
     """Append what the table's vector admits, by one commit; nothing is sent when that is nothing.
 
     `Conflict`, `Unavailable` and `Refused` say that nothing changed, `OutcomeUnknown` that it may
-    have. In both cases: load the table and call again.
+    have. In both cases: load the table and decide anew.
     """
-    if not _is_of(table, topic_id):
-        # The topic was deleted and made again: its offsets are others, though they look the same.
-        raise NotFound(f"{'/'.join(table.name())}: is the table of another topic now")
-    vector = vector_of(table)
+    terms.check(table)
+    vector = _vector(table)
     judged = judge_all(vector, tuple(advances))
     if judged.fresh:
         text = format_vector(advanced(vector, judged.fresh))
-        change = _Change(table)
+        files = [file for one in judged.fresh for file in one.files]
+        change = Change(table)
         change.set_properties({OFFSETS_PROPERTY: text})
         change.add(
-            [(file, locations.location(file.key)) for one in judged.fresh for file in one.files],
-            {OFFSETS_PROPERTY: text, COMMIT_ID_PROPERTY: commit_id},
+            [data_file(table, file, locations.location(file.key)) for file in files],
+            {OFFSETS_PROPERTY: text, COMMIT_ID_PROPERTY: terms.commit_id},
         )
-        change.expire(snapshots_kept)
+        change.expire(terms.snapshots_kept)
         table = change.send()
     return Appended(
         table=view_of(table),
@@ -132,92 +147,54 @@ def append_files(
     )
 
 
-class _Append(_MergeAppendFiles):
-    """An append with merging of manifests that can take back what it wrote."""
-
-    def discard(self) -> None:
-        """Delete the manifests of a commit that certainly did not happen."""
-        self._clean_all_uncommitted()
-
-
-class _Change(Transaction):
-    """Changes of one table that are sent once, together."""
-
-    def __init__(self, table: Table) -> None:
-        super().__init__(table, autocommit=False)
-        self._append: _Append | None = None
-        self._staged: tuple[int, TableMetadata] | None = None
-
-    @property
-    def table_metadata(self) -> TableMetadata:
-        """The table with what is staged; PyIceberg makes a deep copy at each of 15 looks."""
-        if self._staged is None or self._staged[0] != len(self._updates):
-            self._staged = (len(self._updates), super().table_metadata)
-        return self._staged[1]
-
-    def add(self, files: Sequence[tuple[DataFileFacts, str]], summary: Mapping[str, str]) -> None:
-        """Write the manifests of a new snapshot; without files too, for the snapshot's own sake.
-
-        The requirement of a commit is a snapshot: an advance that left the snapshot as it was
-        could be made twice.
-        """
-        self._append = _Append(
-            operation=Operation.APPEND,
-            transaction=self,
-            io=self._table.io,
-            snapshot_properties=dict(summary),
-        )
-        for facts, location in files:
-            self._append.append_data_file(data_file(self._table, facts, location))
-        self._append.commit()
-
-    def expire(self, snapshots_kept: int) -> None:
-        """Forget all but the newest snapshots of each branch, and those with a tag."""
-        assert snapshots_kept > 0, "a table without its newest snapshot is empty"
-        metadata = self.table_metadata
-        kept = set()
-        for ref in metadata.refs.values():
-            count = snapshots_kept if ref.snapshot_ref_type is SnapshotRefType.BRANCH else 1
-            newest = islice(ancestors(metadata, ref.snapshot_id), count)
-            kept |= {snapshot.snapshot_id for snapshot in newest}
-        gone = [one.snapshot_id for one in metadata.snapshots if one.snapshot_id not in kept]
-        if gone:
-            self._apply((RemoveSnapshotsUpdate.model_validate({"snapshot-ids": gone}),))
-
-    def send(self) -> Table:
-        """Commit, once, and return the table after it."""
-        table = self._table
-        name = "/".join(table.name())
-        requirements = (*self._requirements, AssertTableUUID(uuid=table.metadata.table_uuid))
-        try:
-            response = table.catalog.commit_table(table, requirements, self._updates)
-        except CommitFailedException as error:
-            if self._append is not None:
-                self._append.discard()
-            raise Conflict(f"{name}: {error}") from error
-        except CommitStateUnknownException as error:
-            raise OutcomeUnknown(f"{name}: {error}") from error
-        except NoSuchTableError as error:
-            raise NotFound(f"{name}: there is no such table any more") from error
-        except ForbiddenError as error:
-            raise Refused(f"{name}: {error}") from error
-        except Failure:
-            raise
-        except Exception as error:  # of a foreign catalog: all but a clear no is unknown
-            raise OutcomeUnknown(f"{name}: {type(error).__name__}: {error}") from error
-        _delete_old_metadata(table, response)
-        place = response.metadata_location
-        return Table(table.name(), response.metadata, place, table.io, table.catalog)
+def move_table(table: Table, terms: Terms) -> TableView:
+    """Make a snapshot that changes nothing, so that no commit on the one before can land."""
+    terms.check(table)
+    text = format_vector(_vector(table))
+    change = Change(table)
+    change.set_properties({OFFSETS_PROPERTY: text})
+    change.add((), {OFFSETS_PROPERTY: text, COMMIT_ID_PROPERTY: terms.commit_id})
+    change.expire(terms.snapshots_kept)
+    return view_of(change.send())
 
 
-def _delete_old_metadata(before: Table, response: CommitTableResponse) -> None:
-    """Delete the metadata that fell out of the table's log by this commit."""
-    if before.properties.get("write.metadata.delete-after-commit.enabled") != "true":
-        return
-    logged = {entry.metadata_file for entry in response.metadata.metadata_log}
-    for entry in before.metadata.metadata_log:
-        if entry.metadata_file not in logged:
-            try:
-                before.io.delete(entry.metadata_file)
-            except OSError:
-                continue  # the commit stands; a collector finds what nothing names
+def replace_files(
+    table: Table, replacement: Replacement, locations: Locations, terms: Terms
+) -> TableView:
+    """Exchange files by one commit; `Conflict`, and nothing written, when one is not there."""
+    terms.check(table)
+    removed = [locations.location(key) for key in replacement.removed]
+    text = format_vector(_vector(table))
+    removal = find_removal(table, replacement.partition, removed)
+    _check_fit(table, replacement, removal)
+    change = Change(table)
+    change.set_properties({OFFSETS_PROPERTY: text})
+    change.exchange(
+        removal,
+        [data_file(table, file, locations.location(file.key)) for file in replacement.added],
+        {OFFSETS_PROPERTY: text, COMMIT_ID_PROPERTY: terms.commit_id},
+        drops_rows=replacement.drops_rows,
+    )
+    change.expire(terms.snapshots_kept)
+    return view_of(change.send())
+
+
+def _vector(table: Table) -> dict[int, int]:
+    with reading(table):
+        return vector_of(table)
+
+
+def _check_fit(table: Table, replacement: Replacement, removal: Removal) -> None:
+    """Refuse files that cannot hold what those hold that they replace."""
+    name = "/".join(table.name())
+    before = sum(file.record_count for file in removal.files)
+    after = sum(file.row_count for file in replacement.added)
+    if after > before or (after < before and not replacement.drops_rows):
+        raise Refused(f"{name}: {after} rows cannot take the place of {before}")
+    offset = table.schema().find_field("offset").field_id
+    lower = [bound for file in removal.files if (bound := file.lower_bounds.get(offset))]
+    upper = [bound for file in removal.files if (bound := file.upper_bounds.get(offset))]
+    start, end = min(map(number, lower), default=0), max(map(number, upper), default=-1) + 1
+    for file in replacement.added:
+        if not start <= file.offset_first < file.offset_end <= end:
+            raise Refused(f"{name}: {file.key} holds others than the offsets [{start}, {end})")

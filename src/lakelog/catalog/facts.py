@@ -1,4 +1,4 @@
-"""A topic's table in PyIceberg's terms: its schema, its properties, and its data files.
+"""A topic's table in PyIceberg's terms: its schema and its data files.
 
 Rules: column ids are taken from the table that a file is added to, never from constants, because
 an external catalog may number otherwise; a data file is described by what its writer measured, and
@@ -29,57 +29,22 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from lakelog.catalog.offsets import format_vector
-from lakelog.catalog.port import (
-    CLUSTER_ID_PROPERTY,
-    OFFSETS_PROPERTY,
-    SCHEMA_VERSION,
-    SCHEMA_VERSION_PROPERTY,
-    TOPIC_ID_PROPERTY,
-    TOPIC_PROPERTY,
-    DataFileFacts,
-    TableDefinition,
-)
+from lakelog.catalog.definition import HEADER, PARTITION_FIELD_ID, TYPES
+from lakelog.catalog.port import DataFileFacts
 from lakelog.model.failures import Refused
 from lakelog.records.table_schema import FIELD_IDS, MEASURED, REQUIRED
 
-PARTITION_FIELD_ID: Final = 1000
-"""Where Iceberg begins to number the fields of partition specs."""
-
-_HEADER: Final = "headers.element"
-
 _TYPES: Final[Mapping[str, PrimitiveType]] = {
-    "partition": IntegerType(),
-    "offset": LongType(),
-    "timestamp": TimestamptzType(),
-    "key": BinaryType(),
-    "value": BinaryType(),
-    "producer_id": LongType(),
-    "producer_epoch": IntegerType(),
-    "base_sequence": IntegerType(),
-    "attributes": IntegerType(),
-    "record_crc": IntegerType(),
-    "raw": BinaryType(),
-    f"{_HEADER}.key": StringType(),
-    f"{_HEADER}.value": BinaryType(),
+    str(kind): kind
+    for kind in (
+        BinaryType(),
+        IntegerType(),
+        LongType(),
+        StringType(),
+        TimestamptzType(),
+    )
 }
-
-SETTINGS: Final[Mapping[str, str]] = {
-    "format-version": "2",
-    # A library that repeats a refused commit adds the rows again.
-    "commit.retry.num-retries": "0",
-    # The log names the same files: only its own collector may delete them.
-    "gc.enabled": "false",
-    # Merging to 256 KiB keeps a commit flat; whole 8 MiB manifests took a second at 10,000 files.
-    "commit.manifest-merge.enabled": "true",
-    "commit.manifest.target-size-bytes": str(256 << 10),
-    "commit.manifest.min-count-to-merge": "8",
-    "write.metadata.delete-after-commit.enabled": "true",
-    "write.metadata.previous-versions-max": "20",
-    "write.metadata.metrics.default": "none",
-    **{f"write.metadata.metrics.column.{column}": "full" for column in MEASURED},
-}
-"""How every table of ours is kept, whichever catalog it is in."""
+"""PyIceberg's types by Iceberg's words for them."""
 
 
 def iceberg_schema() -> Schema:
@@ -90,11 +55,16 @@ def iceberg_schema() -> Schema:
         return NestedField(FIELD_IDS[path], name, kind, required=path in REQUIRED)
 
     header = StructType(
-        *(field(path, _TYPES[path]) for path in (_HEADER + ".key", _HEADER + ".value"))
+        *(field(path, type_of(path)) for path in (f"{HEADER}.key", f"{HEADER}.value"))
     )
-    headers = ListType(FIELD_IDS[_HEADER], header, element_required=_HEADER in REQUIRED)
+    headers = ListType(FIELD_IDS[HEADER], header, element_required=HEADER in REQUIRED)
     columns = sorted((path for path in FIELD_IDS if "." not in path), key=FIELD_IDS.__getitem__)
-    return Schema(*(field(path, _TYPES.get(path, headers)) for path in columns))
+    return Schema(*(field(p, type_of(p) if p in TYPES else headers) for p in columns))
+
+
+def type_of(path: str) -> PrimitiveType:
+    """The type of a column that is not made of others."""
+    return _TYPES[TYPES[path]]
 
 
 def partition_spec() -> PartitionSpec:
@@ -110,19 +80,6 @@ def sort_order() -> SortOrder:
     return SortOrder(
         SortField(FIELD_IDS["offset"], IdentityTransform(), direction=SortDirection.ASC)
     )
-
-
-def table_properties(definition: TableDefinition) -> dict[str, str]:
-    """What a new table says of itself."""
-    return {
-        **definition.properties,
-        **SETTINGS,
-        TOPIC_PROPERTY: definition.topic,
-        TOPIC_ID_PROPERTY: definition.topic_id,
-        CLUSTER_ID_PROPERTY: definition.cluster_id,
-        SCHEMA_VERSION_PROPERTY: str(SCHEMA_VERSION),
-        OFFSETS_PROPERTY: format_vector({}),
-    }
 
 
 def data_file(table: Table, facts: DataFileFacts, location: str) -> DataFile:
@@ -169,6 +126,6 @@ def column_ids(schema: Schema) -> dict[str, int]:
 
 def _bounds(ids: Mapping[str, int], values: tuple[int, int, int]) -> dict[int, bytes]:
     return {
-        ids[path]: to_bytes(_TYPES[path], value)
+        ids[path]: to_bytes(type_of(path), value)
         for path, value in zip(MEASURED, values, strict=True)
     }

@@ -5,8 +5,10 @@ Rules every catalog keeps:
 - An advance of a partition from `start` to `end` is admitted by the table's offset vector alone,
   and by one compare-and-swap on the snapshot whose vector was read: never by a name, and never
   again by a library that repeats by itself (rule 24).
+- Whoever changes a table names the token of the view that it decided on. A change is tried once:
+  whether it is still right on another snapshot, only its caller can say.
 - `Conflict` and `Unavailable` say that certainly nothing changed, `OutcomeUnknown` that it may
-  have. After any of them the same call may be made again: what is there already is `present`.
+  have: load the table and decide again. `NotFound` says that there is no such table of the topic.
 - The data files exist, complete and durable, before they are named here.
 - A location outside the object store's prefix is neither read nor written.
 """
@@ -106,6 +108,33 @@ class Advance:
 
 
 @dataclass(frozen=True, slots=True)
+class Replacement:
+    """Files of one partition give way to others, and the vector stays as it is.
+
+    With nothing added the files just go. Added files are sorted by offset and lie between the
+    first and the last offset of those removed.
+    """
+
+    partition: int
+    removed: tuple[str, ...]
+    """Keys; a table that does not name all of them now stays as it is."""
+    added: tuple[DataFileFacts, ...]
+    drops_rows: bool
+    """Rows vanish; otherwise there are as many after it as before."""
+
+    def __post_init__(self) -> None:
+        assert self.removed, self
+        assert len(set(self.removed)) == len(self.removed), self
+        assert self.added or self.drops_rows, self
+        reached = 0
+        for file in self.added:
+            assert file.partition == self.partition, (self.partition, file)
+            assert file.key not in self.removed, file
+            assert reached <= file.offset_first, (reached, file)
+            reached = file.offset_end
+
+
+@dataclass(frozen=True, slots=True)
 class Misfit:
     """An advance that the table's vector does not admit, and why."""
 
@@ -131,6 +160,8 @@ class TableView:
 
     name: TableName
     uuid: str
+    token: str
+    """The table and its newest snapshot: another one after every change of files or vector."""
     location: str
     metadata_location: str
     snapshot_id: int | None
@@ -187,12 +218,36 @@ class Tables(Protocol):
         """The tables of a namespace, sorted."""
 
     async def append(
-        self, name: TableName, advances: Sequence[Advance], *, topic_id: str, commit_id: str
+        self,
+        name: TableName,
+        advances: Sequence[Advance],
+        *,
+        topic_id: str,
+        commit_id: str,
+        expect: str,
     ) -> Appended:
-        """Add the files of all advances that the vector admits, in one commit.
+        """Add the files of all advances that the vector admits, in one commit, once.
 
-        `NotFound` when there is no table, or when it is now that of another topic.
+        `Conflict` when the table's token is not `expect`; `NotFound` when there is no table, or
+        when it is now that of another topic.
         """
+
+    async def move(self, name: TableName, *, topic_id: str, expect: str) -> TableView:
+        """Make a snapshot with the files of the one before it.
+
+        Whatever else was on its way with the token `expect` never lands once this has.
+        """
+
+    async def replace(
+        self,
+        name: TableName,
+        replacement: Replacement,
+        *,
+        topic_id: str,
+        commit_id: str,
+        expect: str,
+    ) -> TableView:
+        """Exchange files in one commit, once; `Conflict` too when one to remove is not there."""
 
     async def files(
         self, name: TableName, *, partition: int, start: int, end: int

@@ -4,12 +4,13 @@ Works on tables of any PyIceberg catalog and imports nothing of the library itse
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lakelog.catalog.locations import Locations
 from lakelog.catalog.offsets import parse_vector
 from lakelog.catalog.port import OFFSETS_PROPERTY, DataFileView, SnapshotView, TableName, TableView
-from lakelog.model.failures import Corrupt
+from lakelog.model.failures import Corrupt, NotFound, Unavailable
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import ManifestEntry, ManifestFile
@@ -39,6 +40,12 @@ def vector_of(table: "Table") -> dict[int, int]:
     return vector
 
 
+def token_of(table: "Table") -> str:
+    """What changes with every snapshot, and when another table takes the name."""
+    head = table.metadata.current_snapshot_id
+    return f"{table.metadata.table_uuid}:{'' if head is None else head}"
+
+
 def view_of(table: "Table") -> TableView:
     """The table as a value."""
     namespace, name = table.name()
@@ -46,6 +53,7 @@ def view_of(table: "Table") -> TableView:
     return TableView(
         name=TableName(namespace, name),
         uuid=str(table.metadata.table_uuid),
+        token=token_of(table),
         location=table.location(),
         metadata_location=table.metadata_location,
         snapshot_id=None if current is None else current.snapshot_id,
@@ -53,6 +61,19 @@ def view_of(table: "Table") -> TableView:
         properties=dict(table.properties),
         snapshots=tuple(_snapshot_view(one) for one in table.metadata.snapshots),
     )
+
+
+@contextmanager
+def reading(table: "Table") -> Iterator[None]:
+    """Where objects of a loaded table are read: one that is gone does not mean that the table is.
+
+    It moved on meanwhile and a collector was fast, or it lost an object; a later look shows which.
+    """
+    try:
+        yield
+    except NotFound as error:
+        name = "/".join(table.name())
+        raise Unavailable(f"{name}: an object that it named is not there: {error}") from error
 
 
 def ancestors(metadata: "TableMetadata", head: int | None) -> "Iterator[Snapshot]":
@@ -75,7 +96,7 @@ def files_of(
         lower, upper = file.lower_bounds.get(offset), file.upper_bounds.get(offset)
         if file.partition[0] != partition or lower is None or upper is None:
             continue
-        first, after = _number(lower), _number(upper) + 1
+        first, after = number(lower), number(upper) + 1
         if first < end and start < after:
             key = locations.key(file.file_path)
             rows, size = file.record_count, file.file_size_in_bytes
@@ -125,7 +146,7 @@ def _measured_vector(table: "Table") -> dict[int, int]:
         if upper is None:
             raise Corrupt(f"{file.file_path}: has no bounds, so the table's end is unknown")
         partition = file.partition[0]
-        vector[partition] = max(vector.get(partition, 0), _number(upper) + 1)
+        vector[partition] = max(vector.get(partition, 0), number(upper) + 1)
     return vector
 
 
@@ -134,18 +155,20 @@ def _live_entries(
 ) -> "Iterator[ManifestEntry]":
     """The files of a snapshot, without the manifests that cannot hold the partition."""
     for manifest in () if snapshot is None else snapshot.manifests(table.io):
-        if partition is None or _may_hold(manifest, partition):
+        if partition is None or may_hold(manifest, partition):
             yield from manifest.fetch_manifest_entry(table.io, discard_deleted=True)
 
 
-def _may_hold(manifest: "ManifestFile", partition: int) -> bool:
+def may_hold(manifest: "ManifestFile", partition: int) -> bool:
+    """Whether files of the partition can be in the manifest, by the bounds in the list."""
     if not manifest.partitions:
         return True
     bounds = manifest.partitions[0]
     if bounds.lower_bound is None or bounds.upper_bound is None:
         return True
-    return _number(bounds.lower_bound) <= partition <= _number(bounds.upper_bound)
+    return number(bounds.lower_bound) <= partition <= number(bounds.upper_bound)
 
 
-def _number(bound: bytes) -> int:
+def number(bound: bytes) -> int:
+    """A bound of a whole number, of either width."""
     return int.from_bytes(bound, "little", signed=True)

@@ -1,14 +1,17 @@
 """The tables of topics in a catalog that PyIceberg speaks to: the port, over threads.
 
-PyIceberg is loaded at the first operation, in its thread, and never by importing this module. An
-append is repeated here, from loading on: the vector decides each time anew, so that a commit which
-landed without a reply is found and not made twice (rule 24).
+PyIceberg is loaded at the first operation, in its thread, and never by importing this module. A
+change of a table is tried once, on the snapshot that its caller names (rule 24). Making and
+dropping a table are repeated here, for whoever does it finds it done.
 """
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from lakelog.catalog.bridge import Bridge, Calls
+from lakelog.catalog.definition import table_prefix
 from lakelog.catalog.locations import Locations
 from lakelog.catalog.pointers import Pointers
 from lakelog.catalog.port import (
@@ -16,21 +19,26 @@ from lakelog.catalog.port import (
     Appended,
     CatalogLimits,
     DataFileView,
+    Replacement,
     TableDefinition,
     TableName,
     TableView,
 )
 from lakelog.clock import Clock
 from lakelog.meta.port import MetadataStore
-from lakelog.model.failures import Conflict, Failure, NotFound, OutcomeUnknown, Refused, Unavailable
-from lakelog.objects.confinement import is_key
+from lakelog.model.failures import Conflict, Failure, NotFound, OutcomeUnknown, Unavailable
 from lakelog.objects.port import ObjectStore
 
 if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
+    from lakelog.catalog.commit import AnyCatalog
+    from lakelog.catalog.external import Connections
+
 T = TypeVar("T")
+
+MOVE: Final = "move"
+"""What a snapshot that only moves the table says as its commit's id."""
 
 
 def builtin_tables(
@@ -40,7 +48,7 @@ def builtin_tables(
     limits = limits or CatalogLimits()
     pointers = Pointers(meta)
 
-    def connect(calls: Calls) -> "Catalog":
+    def connect(calls: Calls) -> "AnyCatalog":
         from lakelog.catalog.builtin import BuiltinCatalog  # noqa: PLC0415 - loads PyIceberg
 
         attempts = limits.put_attempts
@@ -49,17 +57,51 @@ def builtin_tables(
     return PyIcebergTables(connect, Locations.below(objects.url), clock, limits)
 
 
+def external_tables(
+    properties: Mapping[str, str],
+    objects: ObjectStore,
+    clock: Clock,
+    limits: CatalogLimits | None = None,
+) -> "PyIcebergTables":
+    """The tables in a catalog that PyIceberg opens with these properties (`external` says how)."""
+    limits = limits or CatalogLimits()
+    lock = Lock()
+    opened: list[Connections] = []
+
+    def connect(calls: Calls) -> "AnyCatalog":
+        from lakelog.catalog.external import Connections  # noqa: PLC0415 - loads PyIceberg
+
+        with lock:
+            if not opened:
+                attempts = limits.put_attempts
+                opened.append(Connections(properties, objects, put_attempts=attempts))
+        return opened[0].connect(calls)
+
+    def disconnect() -> None:
+        for connections in opened:
+            connections.close()
+
+    locations = Locations.below(objects.url)
+    return PyIcebergTables(connect, locations, clock, limits, disconnect)
+
+
+def _nothing() -> None:
+    """What there is to close where nothing was opened."""
+
+
 class PyIcebergTables:
     """Tables in any catalog of PyIceberg whose files are in our object store."""
 
     def __init__(
         self,
-        connect: "Callable[[Calls], Catalog]",
+        connect: "Callable[[Calls], AnyCatalog]",
         locations: Locations,
         clock: Clock,
         limits: CatalogLimits,
+        disconnect: Callable[[], None] = _nothing,
     ) -> None:
         self._connect = connect
+        self._disconnect = disconnect
         self._locations = locations
         self._limits = limits
         self._bridge = Bridge(clock, threads=limits.threads)
@@ -82,7 +124,10 @@ class PyIcebergTables:
             from lakelog.catalog import reach  # noqa: PLC0415 - only where tables are used
 
             table = self._load(calls, name)
-            return None if table is None else reach.view_of(table)
+            if table is None:
+                return None
+            with reach.reading(table):
+                return reach.view_of(table)
 
         return await self._run(work)
 
@@ -96,26 +141,54 @@ class PyIcebergTables:
         return await self._run(work)
 
     async def append(
-        self, name: TableName, advances: Sequence[Advance], *, topic_id: str, commit_id: str
+        self,
+        name: TableName,
+        advances: Sequence[Advance],
+        *,
+        topic_id: str,
+        commit_id: str,
+        expect: str,
     ) -> Appended:
-        """Add the files of all advances that the vector admits, in one commit."""
+        """Add the files of all advances that the vector admits, in one commit, once."""
 
         def work(calls: Calls) -> Appended:
             from lakelog.catalog import commit  # noqa: PLC0415 - loads PyIceberg
 
-            table = self._load(calls, name)
-            if table is None:
-                raise NotFound(f"{name}: there is no such table")
-            return commit.append_files(
-                table,
-                advances,
-                self._locations,
-                topic_id=topic_id,
-                commit_id=commit_id,
-                snapshots_kept=self._limits.snapshots_kept,
-            )
+            terms = commit.Terms(topic_id, expect, commit_id, self._limits.snapshots_kept)
+            return commit.append_files(self._there(calls, name), advances, self._locations, terms)
 
-        return await self._settled(work)
+        return await self._run(work)
+
+    async def move(self, name: TableName, *, topic_id: str, expect: str) -> TableView:
+        """Make a snapshot with the files of the one before it, once."""
+
+        def work(calls: Calls) -> TableView:
+            from lakelog.catalog import commit  # noqa: PLC0415 - loads PyIceberg
+
+            terms = commit.Terms(topic_id, expect, MOVE, self._limits.snapshots_kept)
+            return commit.move_table(self._there(calls, name), terms)
+
+        return await self._run(work)
+
+    async def replace(
+        self,
+        name: TableName,
+        replacement: Replacement,
+        *,
+        topic_id: str,
+        commit_id: str,
+        expect: str,
+    ) -> TableView:
+        """Exchange files in one commit, once; `Conflict` too when one to remove is not there."""
+
+        def work(calls: Calls) -> TableView:
+            from lakelog.catalog import commit  # noqa: PLC0415 - loads PyIceberg
+
+            terms = commit.Terms(topic_id, expect, commit_id, self._limits.snapshots_kept)
+            table = self._there(calls, name)
+            return commit.replace_files(table, replacement, self._locations, terms)
+
+        return await self._run(work)
 
     async def files(
         self, name: TableName, *, partition: int, start: int, end: int
@@ -125,10 +198,11 @@ class PyIcebergTables:
         def work(calls: Calls) -> list[DataFileView]:
             from lakelog.catalog import reach  # noqa: PLC0415 - only where tables are used
 
-            table = self._load(calls, name)
-            if table is None:
-                raise NotFound(f"{name}: there is no such table")
-            return reach.files_of(table, self._locations, partition=partition, start=start, end=end)
+            table = self._there(calls, name)
+            with reach.reading(table):
+                return reach.files_of(
+                    table, self._locations, partition=partition, start=start, end=end
+                )
 
         return await self._run(work)
 
@@ -139,7 +213,10 @@ class PyIcebergTables:
             from lakelog.catalog import reach  # noqa: PLC0415 - only where tables are used
 
             table = self._load(calls, name)
-            return frozenset() if table is None else reach.reachable_keys(table, self._locations)
+            if table is None:
+                return frozenset()
+            with reach.reading(table):
+                return reach.reachable_keys(table, self._locations)
 
         return await self._run(work)
 
@@ -156,11 +233,18 @@ class PyIcebergTables:
     async def close(self) -> None:
         """End the threads; the stores are the caller's."""
         await self._bridge.close()
+        await asyncio.get_running_loop().run_in_executor(None, self._disconnect)
 
     def _load(self, calls: Calls, name: TableName) -> "Table | None":
         from lakelog.catalog import commit  # noqa: PLC0415 - loads PyIceberg
 
         return commit.load_table(self._connect(calls), name)
+
+    def _there(self, calls: Calls, name: TableName) -> "Table":
+        table = self._load(calls, name)
+        if table is None:
+            raise NotFound(f"{name}: there is no such table")
+        return table
 
     async def _run(self, work: Callable[[Calls], T]) -> T:
         return await self._bridge.run(work, timeout_s=self._limits.operation_s)
@@ -182,12 +266,3 @@ class PyIcebergTables:
                 raise
         assert last is not None, "there is one attempt at least"
         raise last if unknown is None else unknown
-
-
-def table_prefix(definition: TableDefinition) -> str:
-    """The key below which the table's metadata lies; another topic's is elsewhere."""
-    parts = (definition.name.namespace, definition.name.table, definition.topic_id)
-    key = "/".join(("tables", *parts))
-    if not is_key(key) or any("/" in part for part in parts):
-        raise Refused(f"{definition.name}: cannot be the name of a table in an object store")
-    return key

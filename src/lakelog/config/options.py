@@ -24,6 +24,11 @@ _ZONE: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}")
 LISTEN: Final = Address("127.0.0.1", 9092)
 HTTP_LISTEN: Final = Address("127.0.0.1", 8080)
 REPLICAS_MAX: Final = 32_767
+BUILTIN: Final = "builtin"
+CATALOGS: Final = (BUILTIN, "rest", "sql", "glue")
+_NAMESPACE: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+DRIVER_MEMORY_BYTES_MIN: Final = 512 << 20
+"""Spark does not start with less than 450 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +116,51 @@ class TopicsSection:
 
 
 @dataclass(frozen=True, slots=True)
+class TablesSection:
+    """Whether and where the tables of topics are kept."""
+
+    enabled: bool = True  # false: topics have no tables, and the catalog is not served
+    namespace: str = "lakelog"
+    catalog: str = BUILTIN  # or one that PyIceberg speaks to: rest, sql, glue
+    options: Mapping[str, str] = field(default_factory=dict)  # what such a catalog is told
+    vend_credentials: bool = False  # engines that ask for it get the object store's keys
+
+    def __post_init__(self) -> None:
+        if not _NAMESPACE.fullmatch(self.namespace):
+            raise ValueError(
+                f"namespace is {self.namespace!r}, but takes letters, digits, '_' and '-'"
+            )
+        if self.catalog not in CATALOGS:
+            raise ValueError(
+                f"catalog is {self.catalog!r}, but must be one of: {', '.join(CATALOGS)}"
+            )
+        if self.options and self.catalog == BUILTIN:
+            raise ValueError(f"options are for catalogs other than {BUILTIN!r}: set catalog too")
+
+    def is_builtin(self) -> bool:
+        """Whether brokers keep the tables themselves."""
+        return self.enabled and self.catalog == BUILTIN
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSection:
+    """The pipeline from log to tables, which runs on Spark."""
+
+    master: str = "local[*]"
+    remote: str = ""  # of Spark Connect, as sc://HOST; then there is no master
+    server: str = ""  # a broker's HTTP port, as http://HOST:PORT; empty: one that is found
+    interval_s: float = 1.0  # from the beginning of a round to that of the next
+    driver_memory_bytes: int = 1 << 30
+    settings: Mapping[str, str] = field(default_factory=dict)  # further ones of Spark
+
+    def __post_init__(self) -> None:
+        if not self.interval_s > 0:
+            raise ValueError("interval_s must be greater than 0")
+        if self.driver_memory_bytes < DRIVER_MEMORY_BYTES_MIN:
+            raise ValueError(f"driver_memory_bytes must be at least {DRIVER_MEMORY_BYTES_MIN}")
+
+
+@dataclass(frozen=True, slots=True)
 class FeaturesSection:
     """What can be switched off."""
 
@@ -128,6 +178,8 @@ class Options:
     features: FeaturesSection = FeaturesSection()
     topics: TopicsSection = field(default_factory=TopicsSection)
     groups: GroupOptions = field(default_factory=GroupOptions)
+    tables: TablesSection = field(default_factory=TablesSection)
+    pipeline: PipelineSection = field(default_factory=PipelineSection)
     log: LogOptions = field(default_factory=LogOptions)
     domain: DomainOptions = field(default_factory=DomainOptions)
     server: ServerOptions = field(default_factory=ServerOptions)

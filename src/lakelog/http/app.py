@@ -4,10 +4,12 @@
 /readyz        every part is fit; names the one that is not, with 503
 /metrics       Prometheus' text form, rendered off the loop
 /admin/index   a partition's offset index: ?topic=NAME&partition=N
+
+What else is served, other modules bring as routes.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
 from typing import TypeAlias
@@ -16,7 +18,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from lakelog.http.health import Health
 from lakelog.model.failures import Failure, NotFound
@@ -66,13 +68,14 @@ class Pages:
         return JSONResponse({"topic": topic, "partition": int(number), "entries": entries})
 
 
-def make_app(pages: Pages) -> Starlette:
-    """The application with all pages."""
+def make_app(pages: Pages, routes: Sequence[BaseRoute] = ()) -> Starlette:
+    """The application with all pages, and with these routes too."""
     return Starlette(
         routes=[
             Route("/healthz", pages.healthz),
             Route("/readyz", pages.readyz),
             Route("/metrics", pages.metrics),
             Route("/admin/index", pages.index),
+            *routes,
         ]
     )

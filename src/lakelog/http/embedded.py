@@ -1,11 +1,12 @@
 """The HTTP port as part of a broker: pages, health and server put together."""
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from prometheus_client import CollectorRegistry
+from starlette.routing import BaseRoute
 
 from lakelog.clock import Clock, Tasks
 from lakelog.http.app import IndexOf, Pages, make_app
@@ -23,8 +24,9 @@ async def serve_pages(
     registry: CollectorRegistry,
     index_of: IndexOf,
     clock: Clock,
+    routes: Sequence[BaseRoute] = (),
 ) -> None:
-    """Serve until cancelled."""
+    """Serve the pages, and these routes too, until cancelled."""
     health = Health(clock)
     for name, check in checks.items():
         health.add(name, check, patience_s=0.0 if name == IMPATIENT else PATIENCE_S)
@@ -32,6 +34,7 @@ async def serve_pages(
     watching.spawn(health.watch(), name="health")
     with ThreadPoolExecutor(1, thread_name_prefix="lakelog-metrics") as renderer:
         try:
-            await serve(make_app(Pages(health, registry, index_of, renderer)), listening)
+            pages = Pages(health, registry, index_of, renderer)
+            await serve(make_app(pages, routes), listening)
         finally:
             await watching.close()

@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from lakelog.clock import Clock, Entropy, Tasks
-from lakelog.domain.events import Commit, Create, Drop, Event, Trim
-from lakelog.domain.outcomes import Applied, Outcome, Trimmed, Verdict
+from lakelog.domain.events import Commit, Create, Drop, Event, Swap, Trim
+from lakelog.domain.outcomes import Applied, Outcome, Swapped, Trimmed, Verdict
 from lakelog.domain.replica import Replica
+from lakelog.domain.state import DomainState
 from lakelog.log.cache import TailCache
 from lakelog.log.commit import Committer
 from lakelog.log.gc import Sweeper
@@ -29,7 +30,7 @@ from lakelog.log.values import (
     Wanted,
 )
 from lakelog.log.watch import Board, Watch
-from lakelog.model.failures import Failure, Unavailable
+from lakelog.model.failures import Failure, OutcomeUnknown, Unavailable
 from lakelog.model.ids import TopicId
 from lakelog.objects.port import ObjectStore
 from lakelog.records.acceptance import AcceptedBatch
@@ -132,9 +133,20 @@ class Log:
         """Raise `Unavailable` when the stream's domain cannot be vouched for (rule 17)."""
         self.replicas[self.domain_of(stream)].check_fresh()
 
+    def state(self, domain: int) -> DomainState:
+        """The applied state of a domain; `Unavailable` when it cannot be vouched for (rule 17)."""
+        self.replicas[domain].check_fresh()
+        return self.replicas[domain].state
+
     async def prove(self, streams: Iterable[int], *, arrived_s: float, deadline_s: float) -> None:
         """Return when `facts` hold everything acknowledged before `arrived_s` (rule 16)."""
         domains = sorted({self.domain_of(stream) for stream in streams})
+        await self.prove_domains(domains, arrived_s=arrived_s, deadline_s=deadline_s)
+
+    async def prove_domains(
+        self, domains: Iterable[int], *, arrived_s: float, deadline_s: float
+    ) -> None:
+        """The same for whole domains."""
         proofs = [self.replicas[domain].prove(arrived_s=arrived_s) for domain in domains]
         await self._within(deadline_s, _together(proofs))
 
@@ -273,6 +285,19 @@ class Log:
             assert isinstance(outcome, Trimmed), outcome
             after |= zip(ids, outcome.log_starts.tolist(), strict=True)
         return after
+
+    async def swap(self, event: Swap, *, deadline_s: float) -> Swapped:
+        """Put a file in the place of entries; past the deadline that is `OutcomeUnknown`."""
+        replica = self.replicas[self.domain_of(event.stream)]
+        outcome = replica.submit(event)
+        left_s = deadline_s - self._clock.monotonic_s()
+        await asyncio.wait([outcome], timeout=max(0.0, left_s))
+        if not outcome.done():
+            replica.withdraw(outcome)
+            raise OutcomeUnknown("the swap was not applied in time")
+        swapped = outcome.result()
+        assert isinstance(swapped, Swapped), swapped
+        return swapped
 
     def _by_domain(self, streams: Sequence[int]) -> dict[int, list[int]]:
         places: dict[int, list[int]] = {}

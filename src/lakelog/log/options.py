@@ -51,6 +51,12 @@ class LogOptions:
     reads_max: int = 64
     """Reads of the object store at the same time."""
 
+    segment_cache_bytes: int = 32 << 20
+    """Batches read from segments, for readers of the past of topics that have no table."""
+
+    segment_part_bytes: int = 1 << 20
+    """The least that is read of a segment at once."""
+
     table_cache_bytes: int = 96 << 20
     """Batches rebuilt from data files, for readers of the far past; apart from both others."""
 

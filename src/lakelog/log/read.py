@@ -8,7 +8,7 @@ damaged object is an alarm, never skipped and never taken for the end of the dat
 import asyncio
 import logging
 from bisect import bisect_right
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any
 
 from lakelog.clock import Clock
@@ -16,6 +16,7 @@ from lakelog.domain.replica import Replica
 from lakelog.log.cache import CachedObject, Run, RunCache, TailCache, run_of
 from lakelog.log.options import LogOptions
 from lakelog.log.plan import Cut, Piece, StreamPlan, coalesce, plan_stream
+from lakelog.log.segment_read import SegmentReader, is_segment
 from lakelog.log.table_read import TableReader, is_table
 from lakelog.log.values import Fetched, ReadStatus, Wanted
 from lakelog.model.failures import Corrupt, NotFound, Unavailable
@@ -53,7 +54,8 @@ class Reader:
         self._tail = tail
         self._runs: RunCache = RunCache(options.read_cache_bytes)
         self._metrics = metrics
-        self.tables = TableReader(objects, options, metrics)
+        self._tables = TableReader(objects, options, metrics)
+        self._segments = SegmentReader(objects, options, metrics)
         self._loading: dict[tuple[ObjectName, int], asyncio.Future[None]] = {}
         self._reads = asyncio.Semaphore(options.reads_max)
 
@@ -62,12 +64,14 @@ class Reader:
     ) -> list[Fetched]:
         """What the streams hold from the offsets on, within one budget (row 3)."""
         plans = [plan_stream(self._replica.state, one) for one in wanted]
-        missing = self._missing(plans, bytes_max=bytes_max)
+        await self._segments.open(plans)
+        missing, later = self._missing(plans, bytes_max=bytes_max)
         if missing:
             await asyncio.gather(*self._loads(missing), return_exceptions=True)
             plans = [plan_stream(self._replica.state, one) for one in wanted]
         cold = [plan for plan in plans if plan.pieces and is_table(plan.pieces[0].name)]
-        later = await self.tables.admit(cold) if cold else ()
+        if cold:
+            later |= await self._tables.admit(cold)
         fetched = []
         left = bytes_max
         must = at_least_one
@@ -82,10 +86,21 @@ class Reader:
             fetched.append(got)
         return fetched
 
+    async def parts(self, piece: Piece, *, offset: int) -> Iterable[Piece]:
+        """The piece, or of a file the parts that hold the offset and those after it."""
+        files = self._files(piece)
+        return (piece,) if files is None else await files.parts(piece, offset=offset)
+
+    async def bring(self, pieces: Sequence[Piece]) -> None:
+        """Read parts of a segment with one request; one that fails is left to who asks for it."""
+        missing = [one for one in pieces if is_segment(one.name) and self._cached(one) is None]
+        if missing:
+            await asyncio.gather(*self._loads(missing), return_exceptions=True)
+
     async def run(self, piece: Piece) -> Run:
-        """All batches of one piece, which is no data file but may be a part of one."""
+        """All batches of one piece, which is no file but may be a part of one."""
         if is_table(piece.name):
-            return await self.tables.run(piece)
+            return await self._tables.run(piece)
         cached = self._cached(piece)
         if cached is None:
             await self._load([piece])
@@ -94,28 +109,45 @@ class Reader:
             raise Unavailable("a read was pushed out of memory; raise log.read_cache_bytes")
         return cached
 
-    def _missing(self, plans: Sequence[StreamPlan], *, bytes_max: int) -> list[Piece]:
-        """What the request needs from the store, all at once, so that streams share a read."""
+    def _missing(
+        self, plans: Sequence[StreamPlan], *, bytes_max: int
+    ) -> tuple[list[Piece], set[int]]:
+        """What the request needs from the store, all at once, so that streams share a read.
+
+        Also the streams that have to wait their turn: what is read of many segments must not push
+        out itself before it is served.
+        """
         missing: list[Piece] = []
+        later: set[int] = set()
+        room, is_served = self._segments.room_bytes(), False
         for plan in plans:
             if not plan.pieces:
                 continue
             if is_table(plan.pieces[0].name):
                 bytes_max -= plan.wanted.bytes_max
                 continue
-            if self._cached(plan.pieces[0]) is None:
-                missing += self._ahead(plan.wanted)
-            bytes_max -= sum(piece.byte_length for piece in plan.pieces)
+            runs = self._segments.spread(plan)
+            if runs and self._cached(runs[0]) is None:
+                ahead = self._ahead(plan.wanted)
+                cold_bytes = sum(one.byte_length for one in ahead if is_segment(one.name))
+                if is_served and cold_bytes > max(0, room):
+                    later.add(plan.wanted.stream)
+                    continue
+                room -= cold_bytes
+                missing += ahead
+            # One segment at least is read, however much memory others hold.
+            is_served = is_served or any(is_segment(one.name) for one in runs)
+            bytes_max -= sum(piece.byte_length for piece in runs)
             if bytes_max <= 0:
                 break
-        return missing
+        return missing, later
 
     def _ahead(self, wanted: Wanted) -> list[Piece]:
         """What is wanted and some more: whoever reads the past reads on."""
         ahead_bytes = self._options.read_ahead_bytes
         plan = plan_stream(self._replica.state, wanted, ahead_bytes=ahead_bytes)
-        pieces = [piece for piece in plan.pieces if not is_table(piece.name)]
-        return [piece for piece in pieces if self._cached(piece) is None]
+        pieces = self._segments.spread(plan, ahead_bytes=ahead_bytes)
+        return [one for one in pieces if not is_table(one.name) and self._cached(one) is None]
 
     async def _read_stream(
         self, plan: StreamPlan, *, bytes_max: int, at_least_one: bool
@@ -137,16 +169,15 @@ class Reader:
     async def _serve(self, plan: StreamPlan, *, bytes_max: int, at_least_one: bool) -> Fetched:
         cut = Cut(plan.wanted.offset, bytes_max=bytes_max, at_least_one=at_least_one)
         for piece in plan.pieces:
-            parts: Sequence[Piece] = (piece,)
-            if is_table(piece.name):
-                if cut.size_bytes and not self.tables.knows(piece):
-                    break
-                parts = await self.tables.parts(piece, offset=plan.wanted.offset)
+            files = self._files(piece)
+            if files is not None and cut.size_bytes and not files.knows(piece):
+                break
+            parts = await self.parts(piece, offset=plan.wanted.offset)
             if not await self._take(cut, parts):
                 break
         return Fetched(plan.status, cut.parts, cut.size_bytes, plan.log_start, plan.head)
 
-    async def _take(self, cut: Cut, pieces: Sequence[Piece]) -> bool:
+    async def _take(self, cut: Cut, pieces: Iterable[Piece]) -> bool:
         """Cut batches from these pieces; whether there is room for those of more."""
         for piece in pieces:
             run = self._cached(piece)
@@ -157,17 +188,24 @@ class Reader:
             cut.take(run, piece.start)
             if cut.full:
                 return False
-            if is_table(piece.name):
-                self.tables.spend(piece, run)
+            files = self._files(piece)
+            if files is not None:
+                files.spend(piece, run)
         return True
 
-    def _cached(self, piece: Piece) -> Run | None:
-        if is_table(piece.name):
-            return self.tables.cached(piece)
+    def _files(self, piece: Piece) -> TableReader | SegmentReader | None:
+        """Who reads the file that a piece lies in; None for a WAL object."""
         if isinstance(piece.name, WalName):
-            whole = self._tail.get(piece.name.wal_id)
-            if whole is not None:
-                return whole.run(piece.byte_start, piece.byte_length)
+            return None
+        return self._segments if is_segment(piece.name) else self._tables
+
+    def _cached(self, piece: Piece) -> Run | None:
+        if not isinstance(piece.name, WalName):
+            files = self._segments if is_segment(piece.name) else self._tables
+            return files.cached(piece)
+        whole = self._tail.get(piece.name.wal_id)
+        if whole is not None:
+            return whole.run(piece.byte_start, piece.byte_length)
         return self._runs.get((piece.name, piece.byte_start))
 
     async def _load(self, pieces: Sequence[Piece]) -> None:
@@ -225,11 +263,14 @@ class Reader:
         spans = [ByteRange(one.byte_start, one.byte_start + one.byte_length) for one in pieces]
         merged = coalesce(spans)
         contents = await self._objects.get_ranges(self._key(name), merged)
-        for span in spans:
+        for piece, span in zip(pieces, spans, strict=True):
             holder = bisect_right(merged, span.start, key=lambda one: one.start) - 1
             start = span.start - merged[holder].start
-            run = run_of(verify_run(contents[holder][start : start + len(span)]))
-            self._runs.put((name, span.start), run)
+            data = contents[holder][start : start + len(span)]
+            if is_segment(name):
+                self._segments.keep(piece, data)
+            else:
+                self._runs.put((name, span.start), run_of(verify_run(data)))
 
     def _key(self, name: ObjectName) -> str:
         match name:

@@ -2,10 +2,13 @@
 
 The index knows the greatest timestamp of every entry, taken from the records themselves when they
 were accepted (row 61), so at most one entry is read to find a record, but for the entry that the
-log start lies in.
+log start lies in. A batch's header was made to agree with its records then, so batches that cannot
+hold what is looked for are not decoded. A batch that cannot be decoded stands for itself: a record
+at its first readable offset with the header's greatest timestamp, so nobody who looks for one of
+its records begins to read behind them.
 """
 
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, nsmallest
 from typing import Final
 
 import numpy as np
@@ -14,13 +17,16 @@ from msgspec import Struct
 from lakelog.domain.state import DomainState
 from lakelog.log.plan import Piece, piece_of
 from lakelog.log.read import Reader
-from lakelog.log.table_read import is_table
 from lakelog.log.values import Found
 from lakelog.records.acceptance import DECOMPRESSED_BYTES_MAX
 from lakelog.records.columns import decode_columns
+from lakelog.records.header import BatchError, parse_header
 from lakelog.streams.columns import Int64s
+from lakelog.streams.objects import WalName
 
 _LOWEST: Final = -(1 << 63)
+_TOGETHER: Final = 8
+"""Parts of a segment that are read at once: its index knows no timestamps, so many may follow."""
 
 
 async def find_timestamp(
@@ -28,10 +34,14 @@ async def find_timestamp(
 ) -> Found | None:
     """The first record at or after the log start whose timestamp is not before this one."""
     for entry, log_start in _pieces(state, stream, at_least_ms=timestamp_ms):
-        for piece in await _parts(reader, entry, log_start):
-            if piece.max_timestamp_ms < timestamp_ms:
-                continue
-            for offsets, timestamps_ms in await _records(reader, piece, log_start):
+        parts = await reader.parts(entry, offset=log_start)
+        pieces = [one for one in parts if one.max_timestamp_ms >= timestamp_ms]
+        for at, piece in enumerate(pieces):
+            if at % _TOGETHER == 0:
+                await reader.bring(pieces[at : at + _TOGETHER])
+            for offsets, timestamps_ms in await _records(
+                reader, piece, log_start, at_least_ms=timestamp_ms
+            ):
                 fits = np.flatnonzero(timestamps_ms >= timestamp_ms)
                 if len(fits):
                     return Found(int(offsets[fits[0]]), int(timestamps_ms[fits[0]]))
@@ -46,10 +56,13 @@ async def find_max_timestamp(reader: Reader, state: DomainState, stream: int) ->
     heapify(bounds)
     while bounds and (best is None or _can_beat(bounds[0].piece, best)):
         bound = heappop(bounds)
-        if bound.whole and is_table(bound.piece.name):
-            for part in await _parts(reader, bound.piece, bound.log_start):
+        if bound.whole and not isinstance(bound.piece.name, WalName):
+            for part in await reader.parts(bound.piece, offset=bound.log_start):
                 heappush(bounds, _Bound.of(part, bound.log_start, whole=False))
             continue
+        if not bound.whole:
+            nearest = nsmallest(_TOGETHER - 1, bounds)
+            await reader.bring([bound.piece, *(one.piece for one in nearest if not one.whole)])
         for offsets, timestamps_ms in await _records(reader, bound.piece, bound.log_start):
             at = int(np.argmax(timestamps_ms))
             found = Found(int(offsets[at]), int(timestamps_ms[at]))
@@ -81,13 +94,6 @@ def _can_beat(piece: Piece, best: Found) -> bool:
     return piece.max_timestamp_ms > best.timestamp_ms
 
 
-async def _parts(reader: Reader, entry: Piece, log_start: int) -> list[Piece]:
-    """The entry, or of a data file the row groups that the log start left."""
-    if not is_table(entry.name):
-        return [entry]
-    return await reader.tables.parts(entry, offset=log_start)
-
-
 def _pieces(state: DomainState, stream: int, *, at_least_ms: int) -> list[tuple[Piece, int]]:
     """Entries whose greatest timestamp reaches this one, in order, and the log start."""
     row = state.streams.row_of.get(stream)
@@ -100,16 +106,31 @@ def _pieces(state: DomainState, stream: int, *, at_least_ms: int) -> list[tuple[
     return [(piece_of(state, int(entry)), log_start) for entry in chosen]
 
 
-async def _records(reader: Reader, piece: Piece, log_start: int) -> list[tuple[Int64s, Int64s]]:
-    """Offsets and timestamps of the piece's records from the log start on, batch by batch."""
+async def _records(
+    reader: Reader, piece: Piece, log_start: int, *, at_least_ms: int = _LOWEST
+) -> list[tuple[Int64s, Int64s]]:
+    """Offsets and timestamps of the piece's records from the log start on, batch by batch.
+
+    Batches without a record at or after that time may be left out.
+    """
     run = await reader.run(piece)
     base = piece.start
     found = []
     for batch, count in zip(run.batches, run.offset_counts, strict=True):
-        columns = decode_columns(batch, decompressed_bytes_max=DECOMPRESSED_BYTES_MAX)
-        offsets = columns.offset_deltas.astype(np.int64) + base
-        kept = offsets >= log_start
-        if kept.any():
-            found.append((offsets[kept], columns.timestamps_ms[kept]))
+        if base + count > log_start and parse_header(batch).max_timestamp_ms >= at_least_ms:
+            offsets, timestamps_ms = _stamps(batch, base, log_start)
+            kept = offsets >= log_start
+            if kept.any():
+                found.append((offsets[kept], timestamps_ms[kept]))
         base += count
     return found
+
+
+def _stamps(batch: memoryview, base: int, log_start: int) -> tuple[Int64s, Int64s]:
+    """Offsets and timestamps of a batch's records, or of the one that stands for it."""
+    try:
+        columns = decode_columns(batch, decompressed_bytes_max=DECOMPRESSED_BYTES_MAX)
+    except BatchError:
+        first, greatest_ms = max(base, log_start), parse_header(batch).max_timestamp_ms
+        return np.array([first], dtype=np.int64), np.array([greatest_ms], dtype=np.int64)
+    return columns.offset_deltas.astype(np.int64) + base, columns.timestamps_ms

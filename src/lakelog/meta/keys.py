@@ -17,6 +17,7 @@ GROUP_CONFIGS: Final = f"{ROOT}/group-configs/"
 GROUP_CONFIGS_REVISION: Final = f"{ROOT}/group-configs-revision"
 BROKERS: Final = f"{ROOT}/brokers/"
 TABLES: Final = f"{ROOT}/tables/"
+PIPELINE_TOKEN: Final = f"{ROOT}/pipeline-token"
 NEXT_STREAM: Final = f"{ROOT}/counters/streams"
 NEXT_PRODUCER: Final = f"{ROOT}/counters/producers"
 

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import pyarrow as pa
 
-TIMESTAMP_MS_MIN: Final = -62_135_596_800_000
-"""The first millisecond of the year 1."""
+TIMESTAMP_MS_MIN: Final = -62_135_424_000_000
+"""The first millisecond of 0001-01-03. Python's dates begin with the year 1, and an engine that
+shows local time takes up to a day from what it reads."""
 
-TIMESTAMP_MS_MAX: Final = 253_402_300_799_999
-"""The last millisecond of the year 9999."""
+TIMESTAMP_MS_MAX: Final = 253_402_127_999_999
+"""The last millisecond of 9999-12-29, for the same reason at the other end."""
 
 TIMESTAMP_US_MIN: Final = TIMESTAMP_MS_MIN * 1000
 TIMESTAMP_US_MAX: Final = TIMESTAMP_MS_MAX * 1000 + 999

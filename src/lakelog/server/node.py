@@ -18,6 +18,7 @@ from lakelog.broker.api import dispatch
 from lakelog.broker.broker import Broker, BrokerOptions
 from lakelog.broker.call import Answer, Call, Later
 from lakelog.broker.fetch_sessions import FetchSessions
+from lakelog.catalog.birth import TableBirths
 from lakelog.clock import Clock, Entropy, Tasks
 from lakelog.coordinator.coordinator import Coordinator
 from lakelog.coordinator.options import GroupOptions
@@ -44,6 +45,7 @@ from lakelog.topics.registry import Topics
 from lakelog.topics.retention import policies
 from lakelog.topics.routing import Node as ClusterNode
 from lakelog.topics.settings import TopicDefaults
+from lakelog.topics.tables import TableKeeper, TableOptions
 from lakelog.wire.apis import ApiKey
 
 KERNELS_AFTER_BYTES: Final = 8 << 20
@@ -71,6 +73,8 @@ class NodeOptions:
     domain: DomainOptions = field(default_factory=DomainOptions)
     topics: TopicDefaults = field(default_factory=TopicDefaults)
     groups: GroupOptions = field(default_factory=GroupOptions)
+    http: Address | None = None  # where the HTTP port is, if there is one
+    tables: TableOptions = field(default_factory=TableOptions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,11 +190,30 @@ class Node:
         self._tasks.spawn(broker.topics.run(), name="topics")
         self._tasks.spawn(broker.group_configs.run(), name="group configs")
         self._tasks.spawn(self._load_kernels(), name="kernels")
+        if self._options.tables.enabled:
+            self._tasks.spawn(self._table_keeper(broker).run(), name="tables")
         for watched in (self._listener.failed, broker.log.failed, broker.groups.failed):
             self._tasks.spawn(watched(), name="watch")
         for replica in self._replicas:
             self._tasks.spawn(replica.failed(), name="watch")
         event(log, "serving", broker=broker.node_id, listen=str(self.address))
+
+    def _table_keeper(self, broker: Broker) -> TableKeeper:
+        world = self._world
+        return TableKeeper(
+            broker.topics,
+            world.store,
+            TableBirths(world.store, self._objects, world.clock, world.entropy),
+            cluster_id=broker.cluster.cluster_id,
+            namespace=self._options.tables.namespace,
+        )
+
+    @property
+    def broker(self) -> Broker:
+        """What answers requests; `Unavailable` before the start is done."""
+        if self._broker is None:
+            raise Unavailable("the broker is starting")
+        return self._broker
 
     async def failed(self) -> None:
         """Wait for a failure that the process must not survive, and raise it."""
@@ -245,9 +268,7 @@ class Node:
 
     async def index_of(self, topic_name: str, partition: int) -> list[dict[str, object]]:
         """The offset index of a partition as keys and entries; raises `NotFound`."""
-        broker = self._broker
-        if broker is None:
-            raise Unavailable("the broker is starting")
+        broker = self.broker
         topic = await broker.topics.find(topic_name)
         if topic is None:
             raise NotFound(f"there is no topic {topic_name!r}")
@@ -309,7 +330,16 @@ class Node:
             rack=options.zone or None,
             machine=options.machine,
             advertised=options.advertised is not None,
+            http="" if options.http is None else str(self._reachable(options.http)),
         )
+
+    def _reachable(self, listening: Address) -> Address:
+        """The address by which another machine finds a port that may listen on every interface."""
+        if not listening.is_every_interface():
+            return listening
+        kafka = self._options.advertised or self.address
+        here = self._options.machine or "127.0.0.1"
+        return Address(here if kafka.is_every_interface() else kafka.host, listening.port)
 
     async def _load_kernels(self) -> None:
         """Switch to the compiled kernels once it pays, without holding up the loop.

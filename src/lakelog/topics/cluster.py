@@ -62,6 +62,8 @@ class _Registration(msgspec.Struct, frozen=True):
     """By which its writer knows it again."""
     serving: bool = True
     """A broker that loads its state has its id already, and no clients yet."""
+    http: str = ""
+    """Where its HTTP port is, as host:port; empty without one."""
 
 
 async def open_cluster(
@@ -100,6 +102,13 @@ def _new_cluster_id(entropy: Entropy) -> str:
         text = base64.urlsafe_b64encode(entropy.token(16)).decode().rstrip("=")
         if not text.startswith("-"):
             return text
+
+
+async def http_addresses(store: MetadataStore) -> list[str]:
+    """Where the HTTP ports of the brokers that serve are (host:port), by broker id."""
+    found = await store.range(keys.BROKERS)
+    nodes = sorted(map(_node, filter(_is_serving, found)))
+    return [node.http for node in nodes if node.http]
 
 
 class Cluster:
@@ -251,6 +260,7 @@ class Cluster:
                 advertised=node.advertised,
                 token=self._entropy.token(8).hex(),
                 serving=self._is_serving,
+                http=node.http,
             )
         )
         key = keys.broker(node.id)
@@ -301,4 +311,5 @@ def _node(found: KeyValue) -> Node:
         rack=said.rack,
         machine=said.machine,
         advertised=said.advertised,
+        http=said.http,
     )

@@ -333,6 +333,14 @@ _DEFINITIONS: Final = (
         check=one_of(*(form.value for form in Format)),
     ),
     Definition(
+        "lakelog.table.freshness.ms",
+        _L,
+        60_000,
+        "How old records get before they are rows of the topic's table; less makes more and"
+        " smaller files.",
+        check=at_least(0),
+    ),
+    Definition(
         "lakelog.table.retention.ms",
         _L,
         -1,

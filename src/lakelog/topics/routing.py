@@ -33,6 +33,8 @@ class Node:
     """Brokers with the same one run on the same machine."""
     advertised: bool = True
     """Whether `host` was configured; if not, a client is told the host that it reached us by."""
+    http: str = ""
+    """Where its HTTP port is, as host:port; empty without one."""
 
 
 @dataclass(frozen=True, slots=True)

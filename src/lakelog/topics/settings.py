@@ -63,6 +63,7 @@ class TopicSettings:
     max_compaction_lag_ms: int
     dirty_ratio_min: float
     format: Format
+    table_freshness_ms: int
     table_retention_ms: int
     """-1: for ever."""
 
@@ -88,6 +89,7 @@ def settings(configs: Mapping[str, str], defaults: Mapping[str, str] = NONE_SET)
         max_compaction_lag_ms=_integer(found["max.compaction.lag.ms"]),
         dirty_ratio_min=_number(found["min.cleanable.dirty.ratio"]),
         format=Format(found["lakelog.format"]),
+        table_freshness_ms=_integer(found["lakelog.table.freshness.ms"]),
         table_retention_ms=_integer(found["lakelog.table.retention.ms"]),
     )
 

@@ -1,0 +1,139 @@
+"""What turns entries of a log into segments, for tests: a task, its file, and the Swap."""
+
+from dataclasses import replace
+
+import msgspec
+from tests.log.tables import accepted, wal_pieces
+from tests.log.world import QUICK, TOPIC, Node, World, batch
+from tests.records.table_cases import hostile_batches
+
+from lakelog.compaction.segment_tasks import SegmentResult, SegmentTask
+from lakelog.compaction.segment_worker import compact_segment
+from lakelog.compaction.tasks import WalPiece
+from lakelog.domain.events import Swap
+from lakelog.domain.outcomes import Swapped
+from lakelog.log.options import LogOptions
+from lakelog.log.values import ReadStatus, Wanted
+from lakelog.records.acceptance import AcceptedBatch
+from lakelog.records.build import BatchOptions, Record, build_batch
+from lakelog.records.codecs import Codec
+from lakelog.records.header import CRC_OFFSET, batch_crc, parse_header, split_batches
+from lakelog.streams.objects import FileKind, FileName, WalName, digest
+
+SMALL_PARTS = LogOptions(
+    linger_ms=1, put_retry_ms=1, put_retry_max_ms=5, segment_part_bytes=500, read_ahead_bytes=1
+)
+INTERVAL = 300
+
+
+async def created(world: World, *streams: int, options: LogOptions = QUICK) -> Node:
+    node = await world.node(options=options)
+    await node.log.create_streams(TOPIC, first_partition=0, streams=list(streams))
+    return node
+
+
+async def fill(world: World, node: Node, stream: int, count: int, *, each: int = 5) -> None:
+    """Append batches of a few records, each batch in an object of its own."""
+    for number in range(count):
+        values = [b"%d-%d" % (number, at) + bytes(50) for at in range(each)]
+        sent = batch(*values, timestamp_ms=1000 + number * 10)
+        await node.log.append([stream], [sent], deadline_s=world.soon())
+
+
+def unreadable(codec: Codec = Codec.NONE, *, count: int = 3, stamp_ms: int = 5) -> AcceptedBatch:
+    """A batch whose CRC is right and whose records cannot be read."""
+    records = [Record(None, b"a" * 40, stamp_ms)] * count
+    good = accepted(memoryview(build_batch(records, BatchOptions(codec=codec))))
+    broken = bytearray(good.data)
+    broken[61:75] = b"\x7f" * 14
+    broken[CRC_OFFSET : CRC_OFFSET + 4] = batch_crc(memoryview(broken)).to_bytes(4, "big")
+    return msgspec.structs.replace(good, data=memoryview(bytes(broken)))
+
+
+async def fill_hostile(world: World, node: Node, stream: int) -> None:
+    """Every codec, every bound of rule 11, and for every codec a batch that cannot be read."""
+    for _, data in hostile_batches():
+        await node.log.append([stream], [accepted(data)], deadline_s=world.soon())
+    for codec in Codec:
+        sent = [accepted(hostile_batches()[0][1]), unreadable(codec), batch(b"x")]
+        await node.log.append([stream] * 3, sent, deadline_s=world.soon())
+
+
+def segment_task(
+    node: Node, stream: int, *, start: int = 0, end: int | None = None, **changes: int
+) -> SegmentTask:
+    """A task over the stream's WAL entries that lie in [start, end)."""
+    made = []
+    for one in wal_pieces(node, stream):
+        assert isinstance(one.name, WalName)
+        if one.start >= start and (end is None or one.end <= end):
+            name, places = one.name, (one.byte_start, one.byte_length)
+            made.append(WalPiece(name.zone, bytes(name.wal_id), *places, one.start, one.end))
+    task = SegmentTask(
+        task_id=f"task-{stream}-{made[0].start}",
+        attempt="a1",
+        domain=0,
+        stream=stream,
+        start=made[0].start,
+        end=made[-1].end,
+        pieces=tuple(made),
+        key=f"compaction/v1/topic=t/{stream}-{made[0].start}-a1.kfs",
+        created_ms=1_700_000_000_000,
+    )
+    return replace(task, **changes)  # type: ignore[arg-type]  # numbers are what tests change
+
+
+async def swap_segment(node: Node, task: SegmentTask, result: SegmentResult) -> Swapped:
+    """Put the segment in the place of the entries that it was made of."""
+    names = {piece.name for piece in wal_pieces(node, task.stream)}
+    event = Swap(
+        task.stream,
+        task.start,
+        task.end,
+        FileName(FileKind.SEGMENT, result.key),
+        result.facts.size_bytes,
+        result.facts.max_timestamp_ms,
+        tuple(sorted(digest(name) for name in names)),
+    )
+    outcome = await node.replica.submit(event)
+    assert isinstance(outcome, Swapped)
+    return outcome
+
+
+async def segmented(
+    world: World,
+    node: Node,
+    stream: int,
+    *,
+    start: int = 0,
+    end: int | None = None,
+    **changes: int,
+) -> SegmentResult:
+    """Make a segment of WAL entries of the stream and swap it in."""
+    task = segment_task(node, stream, start=start, end=end, **changes)
+    result = await compact_segment(world.objects, task)
+    assert isinstance(result, SegmentResult), result
+    assert (await swap_segment(node, task, result)).accepted
+    return result
+
+
+async def read_bytes(
+    world: World, node: Node, stream: int, *, offset: int = 0, bytes_max: int = 1 << 20
+) -> list[bytes]:
+    """The batches as a consumer gets them, from the offset to the end; every answer advances."""
+    found: list[bytes] = []
+    while True:
+        wanted = [Wanted(stream, offset, bytes_max)]
+        (got,) = await node.log.read(wanted, bytes_max=bytes_max, deadline_s=world.soon())
+        assert got.status is ReadStatus.OK, got
+        data = memoryview(b"".join(bytes(part) for part in got.parts))
+        batches = split_batches(data)
+        assert sum(len(batch) for batch in batches) == len(data) == got.size_bytes
+        if not batches:
+            assert offset == got.head, (offset, got)
+            return found
+        last = parse_header(batches[-1])
+        after = last.base_offset + last.last_offset_delta + 1
+        assert after > offset
+        found += [bytes(batch) for batch in batches]
+        offset = after

@@ -1,0 +1,322 @@
+"""What a consumer reads is the same, byte by byte, before and after a segment took over."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.log.segments import (
+    INTERVAL,
+    SMALL_PARTS,
+    created,
+    fill,
+    fill_hostile,
+    read_bytes,
+    segment_task,
+    segmented,
+    swap_segment,
+    unreadable,
+)
+from tests.log.tables import accepted, fetched_rows, read_all, tabled
+from tests.log.world import Node, World, batch, run
+from tests.records.table_cases import TIMESTAMPS_MS
+
+from lakelog.compaction.segment_tasks import SegmentResult
+from lakelog.compaction.segment_worker import compact_segment
+from lakelog.log import segment_read
+from lakelog.log.values import Found, ReadStatus, Wanted
+from lakelog.model.failures import Corrupt
+from lakelog.records.build import BatchOptions, Record, build_batch
+from lakelog.streams.objects import FileKind, FileName, WalName
+
+
+@pytest.fixture(autouse=True)
+def small_guess(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Segments are small here: their ends are not the whole of them."""
+    monkeypatch.setattr(segment_read, "TAIL_GUESS_BYTES", 1000)
+
+
+def kinds(node: Node, stream: int) -> list[FileKind]:
+    names = [piece.name for piece in node.log.pieces(stream)]
+    return [FileKind.WAL if isinstance(name, WalName) else name.kind for name in names]
+
+
+def test_hostile_and_unreadable_batches_are_the_same_bytes_after_a_swap() -> None:
+    async def scenario(world: World) -> None:
+        node = await created(world, 1, options=SMALL_PARTS)
+        await fill_hostile(world, node, 1)
+        before = await read_bytes(world, node, 1)
+        assert len(before) > 20
+        pieces = node.log.pieces(1)
+        await segmented(world, node, 1, end=pieces[4].end, index_interval_bytes=INTERVAL)
+        assert await read_bytes(world, node, 1) == before
+        await segmented(world, node, 1, index_interval_bytes=INTERVAL)
+        assert kinds(node, 1) == [FileKind.SEGMENT, FileKind.SEGMENT]
+        for bytes_max in (1 << 24, 1 << 20, 5000, 1):
+            assert await read_bytes(world, node, 1, bytes_max=bytes_max) == before
+        other = await world.node("broker-2")  # with nothing in memory
+        now_s = world.clock.monotonic_s()
+        await other.log.prove([1], arrived_s=now_s, deadline_s=world.soon())
+        assert await read_bytes(world, other, 1) == before
+
+    run(scenario)
+
+
+def test_every_offset_of_a_segment_answers_with_its_batch() -> None:
+    async def scenario(world: World) -> None:
+        node = await created(world, 1, options=SMALL_PARTS)
+        await fill(world, node, 1, 40)
+        before = await read_bytes(world, node, 1)
+        await segmented(world, node, 1, index_interval_bytes=INTERVAL)
+        for offset in range(200):
+            wanted = [Wanted(1, offset, 1)]
+            (got,) = await node.log.read(wanted, bytes_max=1, deadline_s=world.soon())
+            assert b"".join(bytes(part) for part in got.parts) == before[offset // 5]
+            assert (got.log_start, got.head) == (0, 200)
+        end = [Wanted(1, 200, 100)]
+        (got,) = await node.log.read(end, bytes_max=100, deadline_s=world.soon())
+        assert (got.status, got.size_bytes, got.head) == (ReadStatus.OK, 0, 200)
+
+    run(scenario)
+
+
+def test_one_answer_crosses_all_three_kinds_of_entries() -> None:
+    async def scenario(world: World) -> None:
+        node = await created(world, 1)
+        await fill(world, node, 1, 40)
+        before = await read_all(world, node, 1)
+        await tabled(world, node, 1, end=50)
+        await segmented(world, node, 1, start=50, end=100)
+        await segmented(world, node, 1, start=100, end=120)
+        await tabled(world, node, 1, end=160)
+        expected = [FileKind.PARQUET, FileKind.SEGMENT, FileKind.SEGMENT, FileKind.PARQUET]
+        assert kinds(node, 1)[:5] == [*expected, FileKind.WAL]
+        for name in ("broker-1", "broker-2"):
+            reader = node if name == "broker-1" else await world.node(name)
+            now_s = world.clock.monotonic_s()
+            await reader.log.prove([1], arrived_s=now_s, deadline_s=world.soon())
+            assert await read_all(world, reader, 1) == before
+            wanted = [Wanted(1, 20, 1 << 20)]
+            (got,) = await reader.log.read(wanted, bytes_max=1 << 20, deadline_s=world.soon())
+            rows = fetched_rows(got)
+            assert rows == before[rows[0].offset :]
+            assert rows[0].offset <= 20
+
+    run(scenario)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    edges=st.lists(st.integers(1, 29), unique=True, max_size=6).map(sorted),
+    choices=st.lists(st.sampled_from(["wal", "segment", "table"]), min_size=7, max_size=7),
+    order=st.permutations(range(7)),
+    bytes_max=st.sampled_from([1, 700, 3000, 1 << 20]),
+    trim=st.integers(0, 149),
+)
+def test_any_mix_of_entries_reads_like_the_log_that_it_was_made_of(
+    edges: list[int], choices: list[str], order: list[int], bytes_max: int, trim: int
+) -> None:
+    """Random cuts, each range of any kind, swapped in any order, then a log start anywhere."""
+
+    async def scenario(world: World) -> None:
+        node = await created(world, 1, options=SMALL_PARTS)
+        await fill(world, node, 1, 30)
+        before = await read_all(world, node, 1)
+        stamps = range(995, 1300, 23)
+        found = [await node.log.find_timestamp(1, stamp) for stamp in stamps]
+        ranges = list(zip([0, *edges], [*edges, 30], strict=True))
+        for place in order:
+            if place >= len(ranges) or choices[place] == "wal":
+                continue
+            start, end = ranges[place][0] * 5, ranges[place][1] * 5
+            if choices[place] == "segment":
+                await segmented(world, node, 1, start=start, end=end, index_interval_bytes=INTERVAL)
+            elif all(kind is not FileKind.WAL for kind in kinds_before(node, start)):
+                await tabled(world, node, 1, end=end, row_group_bytes=1500)
+            assert await read_all(world, node, 1, bytes_max=bytes_max) == before
+        assert [await node.log.find_timestamp(1, stamp) for stamp in stamps] == found
+        assert await node.log.max_timestamp(1) == Found(149, before[149].timestamp_ms)
+        await node.log.trim({1: trim})
+        assert await read_all(world, node, 1, offset=trim, bytes_max=bytes_max) == before[trim:]
+        assert await node.log.find_timestamp(1, 0) == Found(trim, before[trim].timestamp_ms)
+
+    run(scenario)
+
+
+def kinds_before(node: Node, offset: int) -> list[FileKind]:
+    """What lies below an offset: a test's table task takes all WAL entries up to its end."""
+    count = sum(piece.end <= offset for piece in node.log.pieces(1))
+    return kinds(node, 1)[:count]
+
+
+def test_a_trim_into_a_segment_leaves_what_is_behind_it() -> None:
+    """DeleteRecords into the middle of a segment, before and after the swap."""
+
+    async def scenario(world: World) -> None:
+        node = await created(world, 1, options=SMALL_PARTS)
+        await fill(world, node, 1, 40)
+        before = await read_all(world, node, 1)
+        task = segment_task(node, 1, index_interval_bytes=INTERVAL)
+        result = await compact_segment(world.objects, task)
+        assert isinstance(result, SegmentResult)
+        assert await node.log.trim({1: 33}) == {1: 33}
+        assert (await swap_segment(node, task, result)).accepted
+        assert node.log.pieces(1)[0].start == 30  # what the trim left, of a file that has more
+        assert await read_all(world, node, 1, offset=33) == before[33:]
+        assert await node.log.trim({1: 151}) == {1: 151}
+        below = await node.log.read([Wanted(1, 150, 1)], bytes_max=1, deadline_s=world.soon())
+        assert below[0].status is ReadStatus.OUT_OF_RANGE
+        assert await read_all(world, node, 1, offset=151) == before[151:]
+        assert await node.log.find_timestamp(1, 0) == Found(151, before[151].timestamp_ms)
+        assert await node.log.max_timestamp(1) == Found(199, before[199].timestamp_ms)
+        assert await node.log.trim({1: 200}) == {1: 200}
+        assert node.log.pieces(1) == []
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("stamp_ms", TIMESTAMPS_MS)
+def test_timestamps_are_found_in_segments_as_in_the_tail(stamp_ms: int) -> None:
+    async def scenario(world: World) -> None:
+        node = await created(world, 1, options=SMALL_PARTS)
+        for at in (0, 1000, stamp_ms, 7, stamp_ms, 0, 500):
+            data = build_batch([Record(b"k", b"v" * 300, at)] * 2, BatchOptions())
+            await node.log.append([1], [accepted(memoryview(data))], deadline_s=world.soon())
+        wanted = [stamp_ms, max(stamp_ms, 1), -(1 << 63), 501, 7]
+        before = [await node.log.find_timestamp(1, one) for one in wanted]
+        greatest = await node.log.max_timestamp(1)
+        result = await segmented(world, node, 1, index_interval_bytes=INTERVAL)
+        assert result.facts.max_timestamp_ms >= stamp_ms
+        for _ in range(2):  # the second time with what the first learned of the parts
+            assert [await node.log.find_timestamp(1, one) for one in wanted] == before
+            assert await node.log.max_timestamp(1) == greatest
+
+    run(scenario)
+
+
+def test_a_batch_that_cannot_be_read_is_found_by_its_header() -> None:
+    async def scenario(world: World) -> None:
+        node = await created(world, 1)
+        sent = [batch(b"a"), unreadable(count=3, stamp_ms=9000), batch(b"b", timestamp_ms=8000)]
+        await node.log.append([1, 1, 1], sent, deadline_s=world.soon())
+
+        async def check() -> None:
+            assert await node.log.find_timestamp(1, 2000) == Found(1, 9000)
+            assert await node.log.max_timestamp(1) == Found(1, 9000)
+            assert await node.log.find_timestamp(1, 9001) is None
+
+        await check()
+        await segmented(world, node, 1)
+        await check()
+        await node.log.trim({1: 3})
+        assert await node.log.find_timestamp(1, 2000) == Found(3, 9000)
+        await node.log.trim({1: 4})
+        assert await node.log.find_timestamp(1, 2000) == Found(4, 8000)
+
+    run(scenario)
+
+
+def flip_batch(content: bytearray) -> None:
+    content[32 + 70] ^= 1
+
+
+def flip_base(content: bytearray) -> None:
+    content[32 + 7] ^= 1
+
+
+def flip_index(content: bytearray) -> None:
+    content[-16 - 1] ^= 1
+
+
+def flip_footer(content: bytearray) -> None:
+    content[-1] ^= 1
+
+
+@pytest.mark.parametrize("harm", [flip_batch, flip_base, flip_index, flip_footer])
+def test_damage_is_damage_and_never_the_end(harm: Callable[[bytearray], None]) -> None:
+    async def scenario(world: World) -> None:
+        node = await created(world, 1)
+        await fill(world, node, 1, 10)
+        result = await segmented(world, node, 1)
+        content = bytearray(await world.objects.get(result.key))
+        harm(content)
+        await world.objects.put(result.key, [content])
+        wanted = [Wanted(1, 0, 1000)]
+        (got,) = await node.log.read(wanted, bytes_max=1000, deadline_s=world.soon())
+        assert (got.status, got.size_bytes, got.head) == (ReadStatus.DAMAGED, 0, -1)
+        with pytest.raises(Corrupt, match=result.key):
+            await node.log.find_timestamp(1, 0)
+
+    run(scenario)
+
+
+def test_a_lost_cut_or_foreign_segment_is_damage_and_its_neighbours_go_on() -> None:
+    async def scenario(world: World) -> None:
+        store = world.objects
+        node = await created(world, 1, 2, options=SMALL_PARTS)
+        await fill(world, node, 1, 20)
+        await fill(world, node, 2, 3)
+        before = await read_bytes(world, node, 2)
+        one = await segmented(world, node, 1, index_interval_bytes=INTERVAL)
+        other = await segmented(world, node, 2, index_interval_bytes=INTERVAL)
+        wanted = [Wanted(1, 0, 1000), Wanted(2, 0, 1 << 20)]
+        whole = bytes(await store.get(one.key))
+        for content in (whole[:-1], bytes(await store.get(other.key)), b"x"):
+            await store.put(one.key, [content])
+            got = await node.log.read(wanted, bytes_max=1 << 20, deadline_s=world.soon())
+            assert got[0].status is ReadStatus.DAMAGED
+            data = b"".join(bytes(part) for part in got[1].parts)
+            assert data == b"".join(before)
+        await store.delete([one.key])
+        got = await node.log.read(wanted[:1], bytes_max=1000, deadline_s=world.soon())
+        assert got[0].status is ReadStatus.DAMAGED
+        await store.put(one.key, [whole])
+        assert len(await read_all(world, node, 1)) == 100
+
+    run(scenario)
+
+
+def test_damage_in_one_part_leaves_the_others_readable() -> None:
+    async def scenario(world: World) -> None:
+        node = await created(world, 1, options=SMALL_PARTS)
+        await fill(world, node, 1, 40)
+        before = await read_bytes(world, node, 1)
+        result = await segmented(world, node, 1, index_interval_bytes=INTERVAL)
+        content = bytearray(await world.objects.get(result.key))
+        content[len(content) // 2] ^= 1
+        await world.objects.put(result.key, [content])
+        statuses = []
+        for offset in range(0, 200, 5):
+            wanted = [Wanted(1, offset, 1)]
+            (got,) = await node.log.read(wanted, bytes_max=1, deadline_s=world.soon())
+            statuses.append(got.status)
+            if got.status is ReadStatus.OK:
+                assert b"".join(bytes(part) for part in got.parts) == before[offset // 5]
+        assert 0 < statuses.count(ReadStatus.DAMAGED) < 6
+
+    run(scenario)
+
+
+def test_a_reader_during_swaps_sees_no_gap() -> None:
+    async def scenario(world: World) -> None:
+        node = await created(world, 1, options=SMALL_PARTS)
+        await fill(world, node, 1, 30)
+        expected = await read_bytes(world, node, 1)
+
+        async def reading() -> None:
+            for _ in range(20):
+                assert await read_bytes(world, node, 1, bytes_max=300) == expected
+                await asyncio.sleep(0)
+
+        async def swapping() -> None:
+            for end in (25, 60, 100, 150):
+                await segmented(world, node, 1, end=end, index_interval_bytes=INTERVAL)
+                await asyncio.sleep(0.002)
+
+        await asyncio.gather(reading(), swapping())
+        names = [piece.name for piece in node.log.pieces(1)]
+        assert all(isinstance(name, FileName) for name in names)
+        assert len(names) == 4
+
+    run(scenario)
