@@ -111,6 +111,10 @@ class ProcessBroker:
         self.kill()
         raise StartError(f"{self.name} did not answer on {self.bootstrap}: {self.log()}")
 
+    def is_alive(self) -> bool:
+        """Whether the process runs."""
+        return self._process.poll() is None
+
     def log(self) -> str:
         """The end of what the process has printed."""
         try:

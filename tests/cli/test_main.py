@@ -17,6 +17,7 @@ PAGES = (
     *(("topics", name) for name in ("create", "list", "describe", "delete", "alter")),
     *(("records", name) for name in ("produce", "consume")),
     *(("groups", name) for name in ("list", "describe", "delete", "seek")),
+    *(("tables", name) for name in ("list", "describe", "snapshots")),
     ("admin", "index"),
     ("config", "check"),
     ("config", "show"),
@@ -66,10 +67,25 @@ def test_a_wrong_configuration_says_everything_at_once(command: Command, tmp_pat
     assert "did you mean broker.id?" in ran.err
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_a_demo_runs_checks_and_tells(command: Command) -> None:
-    figures = json.loads(command("demo", "--records", "3000", "--json").out)
-    assert figures["records"] == 3000
-    assert figures["objects"] > 0
+    ran = command("demo", "--records", "3000", "--json")
+    assert ran.code == 0, ran.err
+    figures = json.loads(ran.out)
+    assert figures["records"] == figures["table"]["rows"] == 3000
+    assert figures["table"]["files"] == 3
+
+
+def test_a_demo_without_java_says_what_to_install_and_is_well(
+    command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    ran = command("demo", "--records", "300")
+    assert ran.code == 0, ran.err
+    assert "Java 17" in ran.out
+    assert "All is well" in ran.out
 
 
 def test_tables_and_boxes_line_up() -> None:

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -16,9 +17,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lakelog.clock import SystemClock
+from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.meta import keys
 from lakelog.meta.sqlite import SqliteMetadataStore
+from lakelog.pipeline.remote_index import RemoteIndex
 from lakelog.server.address import Address
 from lakelog.server.client import Client
 from lakelog.topics.cluster import ClusterRecord
@@ -133,6 +135,47 @@ def test_the_http_port_tells_of_health_metrics_and_index(tmp_path: Path) -> None
         assert 'lakelog_requests_total{api="Produce"} 1.0' in page(http, "/metrics")[1]
         assert page(http, "/admin/index?topic=t&partition=9")[0] == 404
         assert page(http, "/admin/index?topic=t&partition=x")[0] == 400
+
+
+def test_a_running_broker_shows_its_tables_and_serves_catalog_and_index(tmp_path: Path) -> None:
+    async def look() -> None:
+        store = await SqliteMetadataStore.open(tmp_path / "metadata.db", SystemClock())
+        index = await RemoteIndex.open(store, SystemClock(), SystemEntropy())
+        topics = await index.topics()
+        streams = topics[0].streams
+        backlog = await index.backlog(streams)
+        assert [found.head for found in backlog.values()] == [2]
+        await index.close()
+        await store.close()
+
+    http = free_port()
+    with serving("--http", f"127.0.0.1:{http}", data=tmp_path) as (_, port):
+        sent = [*COMMAND, "records", "produce", "t", "-b", f"127.0.0.1:{port}"]
+        subprocess.run(sent, input=b"a\nb\n", check=True, capture_output=True)
+        asyncio.run(look())
+        assert page(http, "/pipeline/v1/topics")[0] == 405
+        deadline_s = time.monotonic() + PATIENCE_S
+        code, body = 0, ""
+        while code != 200 and time.monotonic() < deadline_s:
+            code, body = page(http, "/iceberg/v1/namespaces/lakelog/tables/t")
+        assert json.loads(body)["metadata"]["properties"]["lakelog.topic"] == "t"
+        at = ["--http", f"127.0.0.1:{http}"]
+        for command, said in (
+            (["list"], "lakelog.t"),
+            (["describe", "t"], "rows behind: 2"),
+            (["snapshots", "t"], "SNAPSHOT_ID"),
+        ):
+            ran = subprocess.run(
+                [*COMMAND, "tables", *command, *at], check=True, capture_output=True, text=True
+            )
+            assert said in ran.stdout
+        shown = subprocess.run(
+            [*COMMAND, "tables", "list", "--json", *at], check=True, capture_output=True
+        )
+        (row,) = json.loads(shown.stdout)
+        assert (row["topic"], row["rows_behind"], row["snapshots"]) == ("t", 2, 0)
+        code, body = page(http, "/admin/tables/absent")
+        assert (code, json.loads(body)["error"]) == (404, "there is no topic 'absent'")
 
 
 def test_up_prints_a_banner_with_addresses_that_work(tmp_path: Path) -> None:

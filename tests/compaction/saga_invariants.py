@@ -1,19 +1,25 @@
 """What must hold of the saga's world in every state, and what its end must look like."""
 
-from tests.compaction.saga_world import Index, Stored, Table, World, entry_of, is_wal
+from tests.compaction.saga_world import (
+    Index,
+    Setup,
+    Stored,
+    World,
+    entry_of,
+    has_rows,
+    is_wal,
+    key_of,
+    replaceable,
+)
 
 from lakelog.compaction.journal import is_open
+from lakelog.compaction.plan import Target
 from lakelog.streams.objects import FileKind
 
 
 def flaw(world: World) -> str | None:
     """What must not be in this state, None when all is well."""
-    return (
-        _missing(world)
-        or _index_flaw(world.stream)
-        or _table_flaw(world.table, world.stream)
-        or _swap_flaw(world.table, world.stream)
-    )
+    return _missing(world) or _index_flaw(world.stream) or _table_flaw(world) or _swap_flaw(world)
 
 
 def _missing(world: World) -> str | None:
@@ -32,24 +38,44 @@ def _missing(world: World) -> str | None:
     return None
 
 
-def _table_flaw(table: Table, index: Index) -> str | None:
+def _table_flaw(world: World) -> str | None:
     """The files tile [table start, vector), but for what the log has nothing for."""
     reach = 0
+    table = world.table
     for one in table.files:
         if one.start < reach:
             return f"rows from {one.start} on are in the table twice"
-        if any(_wants(index, offset) for offset in range(reach, one.start)):
+        if any(_wants(world, offset) for offset in range(reach, one.start)):
             return f"rows of [{reach}, {one.start}) are missing in the table"
         reach = one.end
-    return None if (reach or None) == table.vector else f"vector {table.vector}, files {reach}"
+    vector = table.vector or 0
+    if any(_wants(world, offset) for offset in range(reach, vector)):
+        return f"rows of [{reach}, {vector}) are missing in the table"
+    return None if reach <= vector else f"rows from {vector} on are in the table twice, later"
 
 
-def _wants(index: Index, offset: int) -> bool:
-    """Whether the log holds this offset for the table: not trimmed, not kept as a segment."""
+def _wants(world: World, offset: int) -> bool:
+    """Whether the log has rows here for the table: not trimmed, no segment, not cleaned away."""
+    index = world.stream
     if not index.alive or offset < index.log_start:
         return False
     (entry,) = [one for one in index.entries if one.start <= offset < one.end]
-    return entry_of(entry).kind is not FileKind.SEGMENT
+    kind = entry_of(entry).kind
+    if kind is not FileKind.PARQUET:
+        return kind is FileKind.WAL
+    emptied = world.record is not None and world.record.target is Target.CLEAN
+    return has_rows(entry) and not (emptied and key_of(entry) in _replaced(world))
+
+
+def _replaced(world: World) -> tuple[str, ...]:
+    """The files that the table has let go for what an open task made of them."""
+    record = world.record
+    if record is None or not is_open(record) or record.file is None:
+        return ()
+    named = {key_of(one) for one in world.table.files}
+    if not record.file.row_count:
+        return () if named & set(record.inputs) else record.inputs
+    return record.inputs if record.file.name.key in named else ()
 
 
 def _index_flaw(index: Index) -> str | None:
@@ -69,21 +95,23 @@ def _index_flaw(index: Index) -> str | None:
     return None
 
 
-def _swap_flaw(table: Table, index: Index) -> str | None:
-    """A data file is in the index only if the table has it."""
-    committed = {one.name for one in table.files}
-    for one in index.entries:
-        if entry_of(one).kind is FileKind.PARQUET and one.name not in committed:
+def _swap_flaw(world: World) -> str | None:
+    """A data file is in the index only if the table has it, or has what an open task made of it."""
+    named = {key_of(one) for one in world.table.files} | set(_replaced(world))
+    for one in world.stream.entries:
+        if entry_of(one).kind is not FileKind.PARQUET or not has_rows(one):
+            continue
+        if key_of(one) not in named:
             return f"the index names {one.name}, the table does not"
     return None
 
 
-def is_good_end(world: World) -> bool:
+def is_good_end(world: World, setup: Setup) -> bool:
     """Everything compacted, the record at its end, and nothing in the store that nobody names."""
     record, index = world.record, world.stream
     if world.flying or world.sweep or any(one.at != "idle" for one in world.workers):
         return False
-    if any(is_wal(one) for one in index.entries):
+    if any(is_wal(one) for one in index.entries) or replaceable(index, setup):
         return False
     if record is not None and (is_open(record) or not index.alive):
         return False

@@ -13,6 +13,8 @@ from tests.compaction.saga_invariants import flaw, is_good_end
 from tests.compaction.saga_moves import Impossible, Moves
 from tests.compaction.saga_world import Budget, Rules, Setup, World, begin
 
+from lakelog.compaction.plan import Target
+
 
 class Violation(Exception):  # noqa: N818 - it is what happened, and no error of the caller
     """Something that must not be, with how it came about."""
@@ -31,7 +33,7 @@ class Search:
     def run(self) -> "Search":
         """Visit everything; raises `Violation` at the first state that must not be."""
         started = time.perf_counter()
-        root = begin(self.setup.entries, workers=self.setup.workers, budget=self.setup.budget)
+        root = begin(self.setup)
         numbers: dict[World, int] = {root: 0}
         self._parents[root] = None
         before: list[list[int]] = [[]]
@@ -41,7 +43,7 @@ class Search:
         for world in queue:
             number = numbers[world]
             self._check(world)
-            if is_good_end(world):
+            if is_good_end(world, self.setup):
                 good.append(number)
             for action, raw in self._next(moves, world):
                 reached = moves.settled(raw)
@@ -105,7 +107,6 @@ SMALL = {
         entries=1, pieces_max=1, budget=Budget(abort=1, rival=1, foreign=1)
     ),
     "two tasks, rival": Setup(entries=4, budget=Budget(rival=1)),
-    "two tasks, crash": Setup(entries=3, budget=Budget(crash=1)),
     "trim, rival": Setup(entries=2, budget=Budget(trim=1, rival=1)),
     "drop, rival": Setup(entries=2, budget=Budget(drop=1, rival=1)),
     "record lost, crash": Setup(entries=2, budget=Budget(wipe=1, crash=1)),
@@ -113,10 +114,37 @@ SMALL = {
     "a segment first, trim": Setup(
         entries=2, pieces_max=1, budget=Budget(trim=1), quarantine=((0, 2),)
     ),
+    "rewrite, crash": Setup(entries=2, files=2, replaces=Target.REWRITE, budget=Budget(crash=1)),
+    "rewrite, rival": Setup(entries=2, files=2, replaces=Target.REWRITE, budget=Budget(rival=1)),
+    "rewrite, trim, retention": Setup(
+        entries=2, files=2, replaces=Target.REWRITE, budget=Budget(trim=1, retire=1)
+    ),
+    "clean, abort, rival": Setup(
+        entries=1, files=1, replaces=Target.CLEAN, budget=Budget(abort=1, rival=1)
+    ),
 }
 """Searches for every run of the tests."""
 
 LARGE = {
+    "two tasks, crash": Setup(entries=3, budget=Budget(crash=1)),
+    **{
+        f"{target.value}, {name}": Setup(entries=2, files=2, replaces=target, budget=budget)
+        for target in (Target.REWRITE, Target.CLEAN)
+        for name, budget in (
+            ("crash, rival", Budget(crash=1, rival=1)),
+            ("lost reply, rival", Budget(lost=1, rival=1)),
+            ("abort, lost reply", Budget(abort=1, lost=1)),
+            ("abort, rival, foreign commit", Budget(abort=1, rival=1, foreign=1)),
+            ("trim, retention, rival", Budget(trim=1, retire=1, rival=1)),
+            ("drop, rival", Budget(drop=1, rival=1)),
+        )
+    },
+    "rewrite, then a new file, crash": Setup(
+        entries=3, files=2, replaces=Target.REWRITE, budget=Budget(crash=1)
+    ),
+    "clean, then a new file, trim": Setup(
+        entries=3, files=2, replaces=Target.CLEAN, budget=Budget(trim=1)
+    ),
     "crash, lost reply, rival": Setup(entries=2, budget=Budget(1, 1, 1)),
     "two crashes, two tasks": Setup(entries=3, budget=Budget(crash=2)),
     "abort, lost reply, rival": Setup(entries=2, budget=Budget(abort=1, lost=1, rival=1)),

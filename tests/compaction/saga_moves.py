@@ -7,11 +7,14 @@ everything else may happen. A request whose answer is lost flies on and lands la
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tests.compaction.saga_services import land, trimmed
 from tests.compaction.saga_world import (
+    EMPTY,
     LEASE,
     Append,
     Cas,
     Commit,
+    Exchange,
     Move,
     Put,
     Request,
@@ -21,15 +24,13 @@ from tests.compaction.saga_world import (
     World,
     data_file,
     is_wal,
-    land,
     stream_view,
     table_view,
-    trimmed,
 )
 
 from lakelog.compaction.journal import TaskRecord, claim, create, held_by, is_open
 from lakelog.compaction.outputs import output_key
-from lakelog.compaction.plan import PlannedTask, Problem, TableAhead
+from lakelog.compaction.plan import PlannedTask, Problem, TableAhead, Target
 from lakelog.compaction.saga import (
     AppendSwap,
     CommitTable,
@@ -40,6 +41,7 @@ from lakelog.compaction.saga import (
     Mark,
     Moved,
     MoveTable,
+    ReplaceFiles,
     Seen,
     Stuck,
     WriteFile,
@@ -88,7 +90,7 @@ class Moves:
             case Cas(version=version):
                 current = world.version if world.record else 0
                 return self.rules.checks_versions and version not in (0, current)
-            case Commit(token=token) | Move(token=token):
+            case Commit(token=token) | Exchange(token=token) | Move(token=token):
                 return self.rules.commit_fits is None and token != world.table.token
             case _:
                 return False
@@ -111,7 +113,8 @@ class Moves:
 
     def _attempt(self, world: World, worker: Worker) -> str:
         """What is chance outside of a model: another name for each attempt."""
-        return "ab"[worker.attempt] + "x" * self._wiped(world)
+        empty = EMPTY if world.record and world.record.target is Target.CLEAN else ""
+        return empty + "ab"[worker.attempt] + "x" * self._wiped(world)
 
     def _environment(self, world: World) -> Iterator[tuple[str, World]]:
         budget, index = world.budget, world.stream
@@ -123,6 +126,12 @@ class Moves:
             spent = world._replace(budget=budget._replace(trim=budget.trim - 1))
             for offset in range(index.log_start + 1, index.head + 1):
                 yield f"trim to {offset}", spent._replace(stream=trimmed(index, offset))
+        passed = [one for one in world.table.files if one.end <= index.log_start]
+        if budget.retire and index.alive and passed:
+            left = world.table.files[len(passed) :]
+            table = world.table._replace(token=world.table.token + 1, files=left)
+            spent = world._replace(budget=budget._replace(retire=budget.retire - 1))
+            yield "the table lets go of old files", spent._replace(table=table)
         if budget.drop and index.alive:
             gone = index._replace(alive=False, entries=())
             yield "drop", world._replace(stream=gone, budget=budget._replace(drop=0))
@@ -225,7 +234,8 @@ class Moves:
         assert worker.table is not None
         assert worker.stream is not None
         assert worker.held is not None
-        seen = Seen(table_view(worker.table), stream_view(worker.stream), worker.record)
+        table = table_view(worker.table, worker.record)
+        seen = Seen(table, stream_view(worker.stream), worker.record)
         step = self.rules.next_step(seen, worker.held, worker.fact, worker.table)
         if isinstance(step, Finished | Lost):
             yield type(step).__name__, world, Worker()
@@ -255,6 +265,8 @@ class Moves:
                 request: Request = Put(made)
             case CommitTable(record=record, file=file):
                 request = Commit(int(step.token), file, step.before, step.after, record.name)
+            case ReplaceFiles(file=file, inputs=inputs):
+                request = Exchange(int(step.token), inputs, file)
             case AppendSwap(swap=swap):
                 request = Append(swap)
             case MoveTable(token=token):
@@ -306,7 +318,7 @@ class Moves:
         if worker.at == "plan act":
             return Worker()
         attempt = 1 if isinstance(request, Put) else worker.attempt
-        if isinstance(request, Commit) and self.rules.unknown_fact is not None:
+        if isinstance(request, Commit | Exchange) and self.rules.unknown_fact is not None:
             worker = worker._replace(fact=self.rules.unknown_fact)
         return worker._replace(at="hold 0", request=None, attempt=attempt)
 

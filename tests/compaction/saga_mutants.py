@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from tests.compaction.saga_world import Budget, Rules, Setup, Stored, Table
+from tests.compaction.saga_world import Budget, Commit, Exchange, Rules, Setup, Stored, Table
 
 from lakelog.compaction.journal import Held, TaskRecord, TaskState
+from lakelog.compaction.plan import Target
 from lakelog.compaction.saga import (
     AppendSwap,
     CommitTable,
@@ -14,8 +15,10 @@ from lakelog.compaction.saga import (
     Lost,
     Mark,
     MoveTable,
+    ReplaceFiles,
     Seen,
     Step,
+    Stuck,
     WriteFile,
     Written,
     next_step,
@@ -41,7 +44,7 @@ def _real(seen: Seen, held: Held, fact: Fact | None) -> Step:
 
 def swap_first(seen: Seen, held: Held, fact: Fact | None, table: Table) -> Step:
     step = _real(seen, held, fact)
-    if isinstance(step, CommitTable) and seen.record is not None:
+    if isinstance(step, CommitTable | ReplaceFiles) and seen.record is not None:
         committed = replace(seen.record, state=TaskState.ICEBERG_COMMITTED)
         swap = _real(replace(seen, record=committed), held, fact)
         return swap if isinstance(swap, AppendSwap) else step
@@ -85,7 +88,7 @@ def close_without_moving(seen: Seen, held: Held, fact: Fact | None, table: Table
 
 def close_when_unsure(seen: Seen, held: Held, fact: Fact | None, table: Table) -> Step:
     step = _real(seen, held, fact)
-    if isinstance(fact, InputsGone) and isinstance(step, CommitTable | Mark):
+    if isinstance(fact, InputsGone) and isinstance(step, CommitTable | ReplaceFiles | Mark):
         return Mark(replace(step.record, state=TaskState.CLOSED, file=None), "mark closed")
     return step
 
@@ -120,11 +123,39 @@ def give_up_on_refusal(seen: Seen, held: Held, fact: Fact | None, table: Table) 
     return Mark(replace(seen.record, state=TaskState.CLOSED, file=None), "mark closed")
 
 
+def always_replace(seen: Seen, held: Held, fact: Fact | None, table: Table) -> Step:
+    step = _real(seen, held, fact)
+    record = seen.record
+    if record is None or record.state is not TaskState.PARQUET_WRITTEN or isinstance(step, Lost):
+        return step
+    assert record.file is not None
+    return ReplaceFiles(record, record.file, str(table.token), record.inputs)
+
+
+def stuck_without_inputs(seen: Seen, held: Held, fact: Fact | None, table: Table) -> Step:
+    step = _real(seen, held, fact)
+    if isinstance(step, Mark) and step.effect == "mark aborted":
+        return Stuck("an input is gone")
+    return step
+
+
+def empty_is_missing(seen: Seen, held: Held, fact: Fact | None, table: Table) -> Step:
+    """A file without rows is looked for in the table, which will never name it."""
+    record = seen.record
+    if record is not None and record.file is not None:
+        seen = replace(seen, record=replace(record, file=replace(record.file, row_count=1)))
+    return _real(seen, held, fact)
+
+
 def exact_swap(entries: tuple[Stored, ...], swap: Swap) -> range | None:
     places = [at for at, one in enumerate(entries) if digest(one.name) in swap.replaces]
     if not places or (entries[places[0]].start, entries[places[-1]].end) != (swap.start, swap.end):
         return None
     return range(places[0], places[-1] + 1)
+
+
+def vector_alone(table: Table, commit: Commit | Exchange) -> bool:
+    return isinstance(commit, Exchange) or table.vector == commit.before
 
 
 def _names(file: Stored, record: TaskRecord | None) -> bool:
@@ -144,7 +175,50 @@ def _small(**budget: int) -> Setup:
 
 UNSURE = InputsGone("the commit did not answer")
 
+_TWO_FILES = Setup(entries=2, files=2, replaces=Target.REWRITE, states_max=300_000)
+
+
+def _rewrite(**budget: int) -> Setup:
+    return replace(_TWO_FILES, budget=Budget(**budget))
+
+
+REPLACING_MUTANTS = (
+    Mutant("files swapped before they are committed", Rules(next_step=swap_first), _rewrite()),
+    Mutant(
+        "files replaced without a look at those that are there",
+        Rules(next_step=always_replace),
+        _rewrite(rival=1),
+    ),
+    Mutant(
+        "files replaced on whatever snapshot there is",
+        Rules(commit_fits=lambda _table, _commit: True),
+        _rewrite(rival=1, abort=1),
+    ),
+    Mutant(
+        "aborted replacement closed before the table moved",
+        Rules(next_step=close_without_moving),
+        _rewrite(rival=1, abort=1),
+    ),
+    Mutant(
+        "an unknown replacement is taken for a failed one",
+        Rules(next_step=close_when_unsure, unknown_fact=UNSURE),
+        _rewrite(lost=1),
+    ),
+    Mutant(
+        "a task whose input the table let go waits for it",
+        Rules(next_step=stuck_without_inputs),
+        _rewrite(trim=1, retire=1),
+    ),
+    Mutant(
+        "a file without rows is looked for in the table",
+        Rules(next_step=empty_is_missing),
+        Setup(entries=1, files=1, replaces=Target.CLEAN, states_max=300_000),
+    ),
+)
+"""Those of tasks that replace files of the table."""
+
 MUTANTS = (
+    *REPLACING_MUTANTS,
     Mutant("swap before commit", Rules(next_step=swap_first), _small()),
     Mutant(
         "commit on whatever snapshot there is",
@@ -153,7 +227,7 @@ MUTANTS = (
     ),
     Mutant(
         "the catalog looks again by itself and commits where the vector fits",
-        Rules(commit_fits=lambda table, commit: table.vector == commit.before),
+        Rules(commit_fits=vector_alone),
         _small(rival=1, abort=1),
     ),
     Mutant(

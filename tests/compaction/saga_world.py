@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from lakelog.catalog.port import DataFileView
 from lakelog.compaction.journal import Held, Lease, TaskRecord
 from lakelog.compaction.outputs import may_be_named, parse_output_key
 from lakelog.compaction.plan import (
@@ -22,9 +23,11 @@ from lakelog.compaction.plan import (
     StreamColumns,
     StreamName,
     TableAhead,
+    Target,
     plan_present,
     plan_stream,
 )
+from lakelog.compaction.rewrite_plan import replacement
 from lakelog.compaction.saga import Fact, Seen, Step, next_step
 from lakelog.compaction.views import DataFile, IndexEntry, StreamView, TableView
 from lakelog.domain.events import Swap
@@ -35,6 +38,8 @@ from lakelog.wal.ids import make_wal_id
 TOPIC: Final = TopicId(bytes(range(16)))
 NAME: Final = StreamName(stream=1, topic_id=TOPIC, topic="t", partition=0)
 LEASE: Final = Lease("worker", 0)
+EMPTY: Final = "0"
+"""What the attempt of a file without rows begins with."""
 NOW_MS: Final = 1 << 40
 Planned = PlannedTask | NothingDue | TableAhead | Problem
 
@@ -82,6 +87,12 @@ class Commit(NamedTuple):
     id: str
 
 
+class Exchange(NamedTuple):
+    token: int
+    inputs: tuple[str, ...]
+    file: DataFile
+
+
 class Move(NamedTuple):
     token: int
 
@@ -90,7 +101,7 @@ class Append(NamedTuple):
     swap: Swap
 
 
-Request = Put | Cas | Commit | Move | Append
+Request = Put | Cas | Commit | Exchange | Move | Append
 
 
 class Worker(NamedTuple):
@@ -118,13 +129,21 @@ class Budget(NamedTuple):
     drop: int = 0
     trim: int = 0
     wipe: int = 0
+    retire: int = 0
+    """Retention of the table takes what the log start has passed."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """How large a world to search; entries hold two offsets each."""
+    """How large a world to search; entries hold two offsets each.
+
+    The first `files` entries are files of the table already, which `replaces` makes one of, with
+    their rows or, when cleaned, without any.
+    """
 
     entries: int = 3
+    files: int = 0
+    replaces: Target | None = None
     workers: int = 2
     budget: Budget = field(default_factory=Budget)
     pieces_max: int = 2
@@ -156,8 +175,40 @@ def columns_of(index: Index) -> StreamColumns:
     )
 
 
+def has_rows(one: Stored) -> bool:
+    """Whether the table names this file; the key of one without rows says so."""
+    assert isinstance(one.name, FileName)
+    return not one.name.key.rpartition("-")[2].startswith(EMPTY)
+
+
+def replaceable(index: Index, setup: Setup) -> tuple[Stored, ...]:
+    """The files at the front of the stream, if there is something to make of them."""
+    run = []
+    for one in index.entries:
+        if entry_of(one).kind is not FileKind.PARQUET:
+            break
+        run.append(one)
+    if setup.replaces is Target.REWRITE:
+        return tuple(run) if len(run) > 1 else ()
+    return tuple(run) if setup.replaces and any(has_rows(one) for one in run) else ()
+
+
+def _replacement(chosen: tuple[Stored, ...], table: Table, setup: Setup) -> Planned:
+    files = []
+    for one in table.files:
+        assert isinstance(one.name, FileName)
+        if one.start < chosen[-1].end:
+            files.append(DataFileView(one.name.key, 0, one.start, one.end, 2, 1))
+    assert setup.replaces is not None
+    entries = [entry_of(one) for one in chosen]
+    return replacement(NAME, entries, files, target=setup.replaces, now_ms=NOW_MS)
+
+
 def _plan(index: Index, table: Table, setup: Setup, wiped: bool) -> Planned:
     """As the pipeline plans: when the table is ahead, with the file that the table has."""
+    chosen = replaceable(index, setup)
+    if chosen:
+        return _replacement(chosen, table, setup)
     columns = columns_of(index)
     found = plan_stream(
         NAME,
@@ -211,7 +262,7 @@ class Rules:
     looks: tuple[str, ...] = ("table", "index", "record")
     plan_looks: tuple[str, ...] = ("record", "table", "index")
     checks_versions: bool = True
-    commit_fits: Callable[[Table, Commit], bool] | None = None
+    commit_fits: Callable[[Table, Commit | Exchange], bool] | None = None
     unknown_fact: Fact | None = None
     fences: bool = True
 
@@ -240,67 +291,40 @@ def stream_view(index: Index) -> StreamView | None:
 
 
 @cache
-def table_view(table: Table) -> TableView:
-    return TableView(TOPIC, str(table.token), table.vector)
+def table_view(table: Table, record: TaskRecord | None) -> TableView:
+    """The table as the holder of a task sees it."""
+    view = TableView(TOPIC, str(table.token), table.vector)
+    if record is None or not record.is_replacing:
+        return view
+    inside = [one for one in table.files if one.end > record.start and one.start < record.end]
+    return replace(view, files=tuple(key_of(one) for one in inside))
 
 
-def trimmed(index: Index, offset: int) -> Index:
-    kept = tuple(one for one in index.entries if one.end > offset)
-    return index._replace(log_start=offset, entries=kept)
+def key_of(one: Stored) -> str:
+    assert isinstance(one.name, FileName)
+    return one.name.key
 
 
-def swapped(rules: Rules, index: Index, swap: Swap) -> Index | None:
-    """The index after the Swap, None when it is refused."""
-    if not index.alive:
-        return None
-    places = rules.swap_fits(index.entries, swap)
-    if places is None:
-        return None
-    made = Stored(swap.file, index.entries[places[0]].start, swap.end)
-    entries = (*index.entries[: places[0]], made, *index.entries[places[-1] + 1 :])
-    return index._replace(entries=entries)
-
-
-def land(rules: Rules, world: World, request: Request) -> tuple[World, bool]:
-    """What a request does when it reaches its service, and whether it was accepted."""
-    match request:
-        case Put(file=file):
-            return world._replace(files=world.files | {stored(file)}), True
-        case Cas(version=version, record=record):
-            if rules.checks_versions and version != (world.version if world.record else 0):
-                return world, False
-            if record is not None and record.holder == LEASE.holder:
-                record = replace(record, holder=str(world.version + 1))  # a name of its own
-            return world._replace(record=record, version=world.version + 1), True
-        case Commit(token=token, file=file, after=after, id=name):
-            fits = rules.commit_fits
-            if not (fits(world.table, request) if fits else token == world.table.token):
-                return world, False
-            ids = world.table.ids | {name}
-            files = (*world.table.files, stored(file))
-            return world._replace(table=Table(world.table.token + 1, after, files, ids)), True
-        case Move(token=token):
-            if token != world.table.token:
-                return world, False
-            return world._replace(table=world.table._replace(token=token + 1)), True
-        case Append(swap=swap):
-            index = swapped(rules, world.stream, swap)
-            return (world, False) if index is None else (world._replace(stream=index), True)
-
-
-def begin(entries: int, *, workers: int, budget: Budget) -> World:
-    """A stream of so many WAL entries, of two offsets each, and an empty table."""
-    made = tuple(wal(at, start=2 * at, end=2 * at + 2) for at in range(entries))
+def begin(setup: Setup) -> World:
+    """A stream of so many entries, of two offsets each, and a table with the first of them."""
+    edges = [(2 * at, 2 * at + 2) for at in range(setup.entries)]
+    root = "compaction/v1/topic=t/partition=0"
+    files = tuple(
+        stored(data_file(f"{root}/1-1-1-f{start}.parquet", start=start, end=end))
+        for start, end in edges[: setup.files]
+    )
+    others = [wal(start, start=start, end=end) for start, end in edges[setup.files :]]
+    made = (*files, *others)
     return World(
         record=None,
         version=0,
-        table=Table(0, None, ()),
-        stream=Index(True, 0, 2 * entries, made),
+        table=Table(0, 2 * setup.files or None, files),
+        stream=Index(True, 0, 2 * setup.entries, made),
         files=frozenset(made),
-        workers=(Worker(),) * workers,
+        workers=(Worker(),) * setup.workers,
         flying=frozenset(),
         sweep=None,
-        budget=budget,
+        budget=setup.budget,
     )
 
 
@@ -309,4 +333,6 @@ def is_wal(one: Stored) -> bool:
 
 
 def data_file(key: str, *, start: int, end: int, kind: FileKind = FileKind.PARQUET) -> DataFile:
-    return DataFile(FileName(kind, key), start, end, end - start, 1, 0)
+    name = FileName(kind, key)
+    rows = end - start if has_rows(Stored(name, start, end)) else 0
+    return DataFile(name, start, end, rows, 1, 0)

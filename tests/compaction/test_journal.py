@@ -5,7 +5,9 @@ import pytest
 from tests.compaction.task_values import CREATED, FACTS, LEASE, PLANNED, at, file_of
 
 from lakelog.compaction.journal import (
+    QUARANTINE_MAX,
     TASKS,
+    Cleaned,
     Held,
     Lease,
     TaskState,
@@ -18,8 +20,12 @@ from lakelog.compaction.journal import (
     is_open,
     renew,
     task_key,
+    with_cleaned,
+    with_quarantine,
 )
+from lakelog.compaction.plan import Target
 from lakelog.model.failures import Corrupt, Refused
+from lakelog.streams.objects import FileKind
 
 
 def test_a_stream_has_one_key() -> None:
@@ -51,6 +57,10 @@ def test_a_record_is_small() -> None:
         {"stream": 0},
         {"target": None},
         {"quarantine": [[5, 5]]},
+        {"inputs": ["a"]},
+        {"target": "clean", "inputs": ["a", "a"]},
+        {"cleaned": {"end": 1, "tombstones_end": 2, "passes": []}},
+        {"cleaned": {"end": 5, "tombstones_end": 2, "passes": [[4, 1], [3, 2]]}},
         {"more": 1},
     ],
 )
@@ -92,12 +102,43 @@ def test_a_file_that_the_table_has_begins_as_committed() -> None:
     assert decode_record(encode_record(record)) == record
 
 
-def test_failures_and_quarantine_go_along_while_the_range_is_tried_again() -> None:
-    failed = replace(at(TaskState.CLOSED), failures=3, quarantine=((4, 6), (20, 22)))
-    again = create(failed, PLANNED, LEASE)
-    assert (again.failures, again.quarantine) == (3, ((4, 6), (20, 22)))
+def test_failures_go_along_while_the_range_is_tried_again() -> None:
+    failed = replace(at(TaskState.CLOSED), failures=3)
+    assert create(failed, PLANNED, LEASE).failures == 3
+    assert create(failed, replace(PLANNED, start=10, end=12), LEASE).failures == 0
+
+
+def test_what_cannot_be_read_goes_along_and_the_newest_of_it_is_kept() -> None:
+    bad = tuple((place, place + 1) for place in range(QUARANTINE_MAX + 1))
+    failed = replace(at(TaskState.CLOSED), quarantine=bad)
     later = create(failed, replace(PLANNED, start=10, end=12), LEASE)
-    assert (later.failures, later.quarantine) == (0, ((20, 22),))
+    assert later.quarantine == bad[1:]
+
+
+def test_how_far_the_stream_is_clean_goes_along() -> None:
+    cleaned = Cleaned(8, 4, ((4, 100), (8, 200)))
+    ended = with_cleaned(at(TaskState.CLOSED), cleaned)
+    assert create(ended, PLANNED, LEASE).cleaned == cleaned
+    assert decode_record(encode_record(ended)) == ended
+    with pytest.raises(AssertionError):
+        with_cleaned(CREATED, cleaned)
+    with pytest.raises(AssertionError):
+        with_cleaned(ended, Cleaned(7))
+
+
+def test_a_file_that_a_scan_could_not_read_is_remembered() -> None:
+    ended = with_quarantine(at(TaskState.CLOSED), start=4, end=6)
+    assert ended.quarantine == ((4, 6),)
+    assert create(ended, PLANNED, LEASE).quarantine == ((4, 6),)
+    with pytest.raises(AssertionError):
+        with_quarantine(CREATED, start=4, end=6)
+
+
+def test_a_replacing_task_names_its_inputs() -> None:
+    record = create(None, replace(PLANNED, target=Target.REWRITE, inputs=("a", "b")), LEASE)
+    assert record.is_replacing
+    assert record.output_kind is FileKind.PARQUET
+    assert decode_record(encode_record(record)) == record
 
 
 def test_a_lease_that_ran_out_may_be_taken_over_and_one_that_ended_not() -> None:

@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.compaction.saga_model import LARGE, SMALL, Search, Violation
 from tests.compaction.saga_mutants import MUTANTS, Mutant
-from tests.compaction.saga_world import Index, Rules, Setup, Stored, swapped, trimmed
+from tests.compaction.saga_services import swapped, trimmed
+from tests.compaction.saga_world import Index, Rules, Setup, Stored
 from tests.domain.build import B, Domain, trim_of, wal_id
 
 from lakelog.domain.events import Drop, Swap

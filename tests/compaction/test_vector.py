@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.compaction.vector import Fit, flaws, judge
+from lakelog.compaction.vector import Fit, flaws, judge, judge_files
 from lakelog.compaction.views import DataFile
 from lakelog.streams.objects import FileKind, FileName
 
@@ -65,3 +67,15 @@ def test_files_twice_missing_or_beyond_the_vector_are_flaws(
 ) -> None:
     (found,) = flaws(files, offset=offset)
     assert word in found
+
+
+def test_the_files_of_a_range_decide_about_a_replacement() -> None:
+    made = replace(file(0, 4), name=FileName(FileKind.PARQUET, "new"))
+    assert judge_files(["a", "b"], inputs=["a", "b"], file=made) is Fit.APPEND
+    assert judge_files(["new"], inputs=["a", "b"], file=made) is Fit.PRESENT
+    for found in ([], ["a"], ["b", "a"], ["a", "b", "c"], ["new", "b"]):
+        assert judge_files(found, inputs=["a", "b"], file=made) is Fit.MISFIT
+    empty = replace(made, row_count=0)
+    assert judge_files([], inputs=["a"], file=empty) is Fit.PRESENT
+    assert judge_files(["a"], inputs=["a"], file=empty) is Fit.APPEND
+    assert judge_files(["new"], inputs=["a"], file=empty) is Fit.MISFIT

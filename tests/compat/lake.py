@@ -77,11 +77,12 @@ def behind(http_port: int) -> Mapping[str, int]:
     return {one["topic"]: one["rows_behind"] for one in found}
 
 
-def wait_caught_up(http_port: int) -> float:
+def wait_caught_up(http_port: int, pipeline: ProcessBroker) -> float:
     """Wait until no table lacks anything; returns the seconds it took."""
     began_s = time.monotonic()
     while set(found := behind(http_port).values()) != {0}:
         waited_s = time.monotonic() - began_s
+        assert pipeline.is_alive(), f"the pipeline has ended: {pipeline.log()}"
         assert waited_s < CAUGHT_UP_S, f"tables lack records: {list(found)}"
         time.sleep(0.5)
     return time.monotonic() - began_s
@@ -173,7 +174,7 @@ def story(options: argparse.Namespace, data: Path) -> list[str]:
             reading = pool.submit(consume, *wanted)
             print(f"produced {share * len(CODECS):,} records in {produce(jobs):.1f} s", flush=True)
             before = reading.result()
-        print(f"tables caught up {wait_caught_up(http_port):.1f} s later", flush=True)
+        print(f"tables caught up {wait_caught_up(http_port, pipeline):.1f} s later", flush=True)
         began_s = time.monotonic()
         after = consume(*wanted)
         print(f"consumed again from data files in {time.monotonic() - began_s:.1f} s", flush=True)

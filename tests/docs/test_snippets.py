@@ -1,8 +1,9 @@
 """The examples of README and docs: they run where they can, and their commands exist.
 
 Marks behind the opening backticks: `python test` runs as a program, `python pytest` as a test file,
-`sh test` in bash, each with a broker of its own in the place of 127.0.0.1:9092. In every `sh` block
-the commands of `lakelog` and `make` are looked up, with their flags.
+`sh test` in bash, each with a broker of its own in the place of 127.0.0.1:9092; `python table` runs
+with a catalog that has the table it names. In every `sh` block the commands of `lakelog` and `make`
+are looked up, with their flags.
 """
 
 import os
@@ -17,11 +18,16 @@ from pathlib import Path
 import click
 import pytest
 from tests.docs.pages import ROOT, Fence, all_fences
+from tests.http.duck import EXTENSIONS, extension_file
+from tests.http.iceberg_kit import served
 
 from lakelog.cli.main import cli
 from lakelog.testing.broker import EmbeddedBroker
 
 ADDRESS = "127.0.0.1:9092"
+CATALOG = "http://127.0.0.1:8080/iceberg"
+DOWNLOADS = "INSTALL iceberg; LOAD iceberg"
+"""What fetches DuckDB's extensions; the tests have them from packages."""
 TIMEOUT_S = 60.0
 FOREIGN = ("kcat",)
 """Programs that a machine may lack; an example that needs one is skipped there."""
@@ -75,6 +81,23 @@ def test_a_shell_example_runs(fence: Fence, lakelog_broker: EmbeddedBroker, tmp_
             pytest.skip(f"{program} is not installed")
     script = fence.text.replace(ADDRESS, lakelog_broker.bootstrap)
     assert run(["bash", "-euo", "pipefail", "-c", script], lakelog_broker, tmp_path)
+
+
+@pytest.mark.parametrize("fence", all_fences("python", "table"), ids=place)
+def test_an_example_with_a_table_runs(fence: Fence, tmp_path: Path) -> None:
+    loads = "; ".join(f"LOAD '{extension_file(name)}'" for name in EXTENSIONS)
+    with served(tmp_path) as catalog:
+        program = fence.text.replace(CATALOG, catalog.uri).replace(DOWNLOADS, loads)
+        program = program.replace("greetings", "orders")
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    assert re.match(r"[1-9][0-9]* rows", done.stdout), done.stdout
 
 
 def commands(fence: Fence) -> Iterator[list[str]]:

@@ -78,9 +78,9 @@ def run_seed(seed: int) -> Result:
     logging.getLogger("lakelog").setLevel(logging.CRITICAL + 1)
 
     async def main(loop: SimLoop) -> None:
-        story = _draw(loop)
+        story = draw(loop)
         made.append(story)
-        await _tell(story)
+        await tell(story)
 
     try:
         _, trace = simulate(main, seed=seed)
@@ -95,7 +95,7 @@ def run_seed(seed: int) -> Result:
     return Result(seed, violations, reached, trace, world.history)
 
 
-def _draw(loop: SimLoop) -> Story:
+def draw(loop: SimLoop) -> Story:
     dice = loop.dice("plan")
     brokers = dice.number(2, 4)
     often = 0.02 if dice.chance(0.5) else 0.1
@@ -127,8 +127,8 @@ def _draw(loop: SimLoop) -> Story:
     world = World.make(
         loop,
         settings,
-        meta_faults=_draw_faults(dice, often),
-        object_faults=_draw_faults(dice, often),
+        meta_faults=draw_faults(dice, often),
+        object_faults=draw_faults(dice, often),
     )
     happens = frozenset(harm for harm in HARMS if dice.chance(0.5))
     return Story(world, dice, happens)
@@ -141,7 +141,7 @@ def _skew_ms(dice: Dice) -> int:
     return dice.number(-3_000, 3_000)
 
 
-def _draw_faults(dice: Dice, often: float) -> Faults:
+def draw_faults(dice: Dice, often: float) -> Faults:
     def sometimes() -> float:
         return often * dice.between(0, 1) if dice.chance(0.5) else 0.0
 
@@ -158,7 +158,7 @@ def _draw_faults(dice: Dice, often: float) -> Faults:
     )
 
 
-async def _tell(story: Story) -> None:
+async def tell(story: Story) -> None:
     world = story.world
     for number in range(world.settings.brokers):
         story.begin(number)

@@ -14,8 +14,15 @@ def box(lines: Sequence[str]) -> str:
     return f"╭{edge}╮\n{inside}\n╰{edge}╯"
 
 
-def banner(
-    *, version: str, kafka: str, http: str | None, metadata: str, objects: str, took_s: float
+def banner(  # noqa: PLR0913 - one for each line
+    *,
+    version: str,
+    kafka: str,
+    http: str | None,
+    metadata: str,
+    objects: str,
+    took_s: float,
+    pipeline: bool = False,
 ) -> str:
     """The box and the paste-ready lines."""
     lines = [
@@ -25,6 +32,7 @@ def banner(
         f"HTTP      http://{http}/readyz  /metrics" if http else "HTTP      off",
         f"Metadata  {metadata}",
         f"Objects   {objects}",
+        f"Pipeline  {'starts now, beside' if pipeline else 'off'}",
         "",
         "Press Ctrl+C to stop; the data stays.",
     ]

@@ -12,19 +12,21 @@ import logging
 import platform
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Final, Protocol, runtime_checkable
+from functools import partial
+from typing import Any, Final, Protocol, runtime_checkable
 
 from lakelog.broker.broker import BrokerOptions
-from lakelog.clock import Clock, SystemClock, SystemEntropy, Tasks
+from lakelog.clock import SystemClock, SystemEntropy, Tasks
 from lakelog.config.options import HTTP_LISTEN, Options
 from lakelog.config.stores import open_metadata, open_objects
 from lakelog.server.address import Address
 from lakelog.server.binding import bind, refusal
 from lakelog.server.node import Node, NodeOptions, World
 from lakelog.telemetry import event
+from lakelog.topics.tables import TableOptions
 
 HTTP_BACKLOG: Final = 128
 log = logging.getLogger("lakelog")
@@ -40,8 +42,8 @@ class Running:
     objects_url: str
 
 
-def node_options(options: Options) -> NodeOptions:
-    """What a broker is told."""
+def node_options(options: Options, http: Address | None = None) -> NodeOptions:
+    """What a broker is told; `http` is where its HTTP port is, taken already."""
     return NodeOptions(
         listen=options.broker.listen,
         broker_id=options.broker.id,
@@ -60,6 +62,8 @@ def node_options(options: Options) -> NodeOptions:
         domain=options.domain,
         topics=options.topics.defaults(),
         groups=options.groups,
+        http=http,
+        tables=TableOptions(options.tables.is_builtin(), options.tables.namespace),
     )
 
 
@@ -93,20 +97,54 @@ def bind_http(options: Options) -> tuple[socket.socket, Address] | None:
     return taken, Address(wanted.host, int(taken.getsockname()[1]))
 
 
-async def run_broker(options: Options, announce: Callable[[Running], None]) -> None:
-    """Serve until SIGTERM or SIGINT, then drain and return; raises what made it stop otherwise."""
+async def run_broker(
+    options: Options,
+    announce: Callable[[Running], None],
+    beside: Callable[[Address], Coroutine[Any, Any, None]] | None = None,
+) -> None:
+    """Serve until SIGTERM or SIGINT, then drain and return; raises what made it stop otherwise.
+
+    `beside` runs as long as the broker serves, with the address of its HTTP port.
+    """
     stop = _stop_by_signal()
     http = bind_http(options)
     try:
         async with open_world(options) as world:
-            node = Node(world, node_options(options))
+            shown = http[1] if http else None
+            node = Node(world, node_options(options, shown))
             try:
                 await node.start()
                 gc.freeze()  # what is here now stays: no need to look at it again
-                shown = http[1] if http else None
                 announce(Running(node.address, shown, options.metadata_url(), world.objects.url))
-                await _serve(node, world, http[0] if http else None, stop)
+                pages = (
+                    None if http is None else partial(_serve_http, node, world, options, http[0])
+                )
+                companion = None if beside is None or shown is None else partial(beside, shown)
+                await _serve(node, world, pages, stop, companion)
             finally:
+                await node.close()
+    finally:
+        if http is not None:
+            http[0].close()
+
+
+@contextlib.asynccontextmanager
+async def embedded_broker(options: Options) -> AsyncIterator[Running]:
+    """A broker with its HTTP port inside this process, for as long as it is entered."""
+    http = bind_http(options)
+    shown = http[1] if http else None
+    tasks = Tasks()
+    try:
+        async with open_world(options) as world:
+            node = Node(world, node_options(options, shown))
+            try:
+                await node.start()
+                if http is not None:
+                    tasks.spawn(_serve_http(node, world, options, http[0]), name="http")
+                yield Running(node.address, shown, options.metadata_url(), world.objects.url)
+                await node.drain()
+            finally:
+                await tasks.close()
                 await node.close()
     finally:
         if http is not None:
@@ -140,39 +178,39 @@ class Mortal(Protocol):
 async def _serve(
     node: Node,
     world: World,
-    http: socket.socket | None,
+    pages: Callable[[], Coroutine[Any, Any, None]] | None,
     stop: asyncio.Event,
+    beside: Callable[[], Coroutine[Any, Any, None]] | None,
 ) -> None:
     """Serve until somebody says stop, then drain; raises what fails meanwhile."""
     tasks = Tasks()
     waiting = [tasks.spawn(node.failed(), name="node"), tasks.spawn(stop.wait(), name="stop")]
     if isinstance(world.store, Mortal):
         waiting.append(tasks.spawn(world.store.failed(), name="store"))
-    if http is not None:
-        waiting.append(tasks.spawn(_serve_http(node, world.clock, http), name="http"))
+    if pages is not None:
+        waiting.append(tasks.spawn(pages(), name="http"))
+    companion = None if beside is None else tasks.spawn(beside(), name="beside")
     try:
         done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
         event(log, "stopping")
+        if companion is not None:
+            companion.cancel()  # it ends while we drain
         await node.drain()
+        if companion is not None:
+            await asyncio.wait({companion})
     finally:
         # What failed was raised above.
         with contextlib.suppress(Exception):
             await tasks.close()
 
 
-async def _serve_http(node: Node, clock: Clock, listening: socket.socket) -> None:
-    module = "lakelog.http.embedded"
+async def _serve_http(node: Node, world: World, options: Options, listening: socket.socket) -> None:
+    module = "lakelog.cli.http_port"
     with ThreadPoolExecutor(1, thread_name_prefix="lakelog-import") as pool:
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(pool, importlib.import_module, module)
-    from lakelog.http.embedded import serve_pages  # noqa: PLC0415 - imported by the thread above
+    from lakelog.cli.http_port import serve_http  # noqa: PLC0415 - imported by the thread above
 
-    await serve_pages(
-        listening,
-        checks=node.checks(),
-        registry=node.metrics.registry,
-        index_of=node.index_of,
-        clock=clock,
-    )
+    await serve_http(node, world, options, listening)

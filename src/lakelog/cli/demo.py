@@ -1,29 +1,30 @@
-"""`lakelog demo`: the whole story in one go, checked: start, create, produce, consume, stop."""
+"""`lakelog demo`: the whole story in one go, checked, from a producer to a query of the table."""
 
 import asyncio
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import click
 
-from lakelog.cli.compose import node_options, open_world
+from lakelog.cli.compose import Running, embedded_broker
 from lakelog.cli.consuming import Reading, consume
 from lakelog.cli.conversation import check
+from lakelog.cli.demo_clients import Placed, clients
+from lakelog.cli.demo_table import TableFigures, compacted, same_rows
 from lakelog.cli.offsets import End, OffsetRange, Start
 from lakelog.cli.output import show, show_json
-from lakelog.cli.producing import Sender, Sending, chunks
+from lakelog.cli.pipeline import check_pipeline
 from lakelog.cli.serve import loop_factory
 from lakelog.clock import SystemClock
 from lakelog.config.load import load
-from lakelog.model.failures import Corrupt
+from lakelog.config.options import Options
+from lakelog.model.failures import Corrupt, Refused
 from lakelog.records.build import Record
-from lakelog.records.codecs import Codec
 from lakelog.server.client import Client
-from lakelog.server.node import Node
 from lakelog.wire.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -33,6 +34,8 @@ from lakelog.wire.messages.create_topics import (
 TOPIC: Final = "demo"
 PARTITIONS: Final = 3
 
+Say = Callable[[str], None]
+
 
 @dataclass(frozen=True, slots=True)
 class Figures:
@@ -40,9 +43,13 @@ class Figures:
 
     records: int
     size_bytes: int
+    client: str
     start_s: float
     produce_s: float
     consume_s: float
+    table: TableFigures | None = None
+    without_table: str = ""
+    """Why there is no table, if there is none."""
 
 
 @click.command()
@@ -58,19 +65,19 @@ class Figures:
 def demo(count: int, as_json: bool) -> None:
     """Show the whole story in a minute, and check it.
 
-    Starts a broker on a free port with an empty directory, creates a topic, produces, consumes,
-    compares every record, prints the figures and cleans up.
+    Starts a broker on free ports with an empty directory, produces with a Kafka client, consumes in
+    a group, turns the topic into a table with Spark, queries the table through the catalog, reads
+    the topic once more, compares every record each time, prints the figures and cleans up.
     """
     with (
         tempfile.TemporaryDirectory(prefix="lakelog-demo-") as directory,
         asyncio.Runner(loop_factory=loop_factory()) as runner,
     ):
         figures = runner.run(_story(Path(directory), count, quiet=as_json))
-        objects = sum(1 for _ in Path(directory).rglob("*.wo"))
     if as_json:
-        show_json({**asdict(figures), "objects": objects})
+        show_json(asdict(figures))
     else:
-        show(_told(figures, objects))
+        show(_told(figures))
 
 
 async def _story(directory: Path, count: int, *, quiet: bool) -> Figures:
@@ -79,56 +86,73 @@ async def _story(directory: Path, count: int, *, quiet: bool) -> Figures:
             show(text)
 
     began_s = time.perf_counter()
-    options = load(None, {}, {"broker.listen": "127.0.0.1:0", "broker.data": str(directory)})
-    async with open_world(options) as world:
-        node = Node(world, node_options(options))
-        try:
-            await node.start()
-            start_s = time.perf_counter() - began_s
-            say(f"A broker serves at {node.address} after {start_s:.2f} s, data in {directory}")
-            async with await Client.connect(node.address) as client:
-                figures = await _exercise(client, count, start_s, say)
-            await node.drain()
-        finally:
-            await node.close()
-    return figures
+    ports = {"broker.listen": "127.0.0.1:0", "http.listen": "127.0.0.1:0"}
+    options = load(None, {}, {**ports, "broker.data": str(directory)})
+    async with embedded_broker(options) as running:
+        start_s = time.perf_counter() - began_s
+        say(f"A broker serves at {running.address} after {start_s:.2f} s, data in {directory}")
+        sent = list(_records(count))
+        figures, placed = await _exchange(running, sent, start_s, say)
+        return await _tabled(options, running, placed, figures, say)
 
 
-async def _exercise(
-    client: Client, count: int, start_s: float, say: Callable[[str], None]
-) -> Figures:
-    topic = CreatableTopic(TOPIC, PARTITIONS, -1)
-    created = await client.call(CreateTopicsRequest((topic,)), CreateTopicsResponse)
-    check(created.topics[0].error_code, created.topics[0].error_message, about=TOPIC)
-    say(f"Topic {TOPIC!r} with {PARTITIONS} partitions is there")
-
-    sent = dict(enumerate(_records(count)))
+async def _exchange(
+    running: Running, sent: list[Record], start_s: float, say: Say
+) -> tuple[Figures, Placed]:
+    """Produce and consume; returns where every record is."""
+    async with await Client.connect(running.address) as client:
+        topic = CreatableTopic(TOPIC, PARTITIONS, -1)
+        created = await client.call(CreateTopicsRequest((topic,)), CreateTopicsResponse)
+        check(created.topics[0].error_code, created.topics[0].error_message, about=TOPIC)
+    say(f"Topic {TOPIC!r} with {PARTITIONS} partitions is there, and is an empty table")
+    kafka = clients(running.address)
     began_s = time.perf_counter()
-    sender = await Sender.open(client, Sending(TOPIC, codec=Codec.LZ4))
-    where: dict[tuple[int, int], int] = {}
-    number = 0
-    for chunk in chunks((record, None) for record in sent.values()):
-        for produced in await sender.send(chunk):
-            where[produced.partition, produced.offset] = number
-            number += 1
+    placed = await kafka.produce(TOPIC, sent)
     produce_s = time.perf_counter() - began_s
-    say(f"{count:,} records were produced in {produce_s:.2f} s")
-
+    say(f"{len(sent):,} records were produced with {kafka.name} in {produce_s:.2f} s")
     began_s = time.perf_counter()
-    reading = Reading(TOPIC, OffsetRange(Start(), End()))
-    seen = 0
-    async for found in consume(client, reading):
-        for each in found:
-            expected = sent[where.pop((each.partition, each.offset))]
-            if each.record != expected:
-                raise Corrupt(f"offset {each.offset} of partition {each.partition} differs")
-            seen += 1
+    _compare(placed, await kafka.consume(TOPIC, len(sent)))
     consume_s = time.perf_counter() - began_s
-    if where or seen != count:
-        raise Corrupt(f"{count} records were produced, {seen} consumed")
-    say(f"{seen:,} records were consumed in {consume_s:.2f} s, every one as it was sent")
-    size_bytes = sum(len(each.key or b"") + len(each.value or b"") for each in sent.values())
-    return Figures(count, size_bytes, start_s, produce_s, consume_s)
+    say(f"{len(sent):,} records were consumed by {kafka.reader}, every one as it was sent")
+    size_bytes = sum(len(each.key or b"") + len(each.value or b"") for each in sent)
+    return Figures(len(sent), size_bytes, kafka.name, start_s, produce_s, consume_s), placed
+
+
+async def _tabled(
+    options: Options, running: Running, placed: Placed, figures: Figures, say: Say
+) -> Figures:
+    """Turn the topic into a table, and see that it says the same as the log."""
+    try:
+        check_pipeline(options)
+    except Refused as reason:
+        say(f"The table stays empty: {reason}")
+        return replace(figures, without_table=str(reason))
+    say("Spark starts, which takes some seconds the first time, and compacts …")
+    table = await compacted(running, options)
+    say(f"Spark wrote {table.files} data files in {table.spark_s:.1f} s, its start included")
+    began_s = time.perf_counter()
+    loop = asyncio.get_running_loop()
+    await loop.run_in_executor(None, same_rows, running, options.tables.namespace, TOPIC, placed)
+    query_s = time.perf_counter() - began_s
+    say(f"The table has {len(placed):,} rows through the catalog, every one as it was sent")
+    began_s = time.perf_counter()
+    async with await Client.connect(running.address) as client:
+        found: Placed = {}
+        async for some in consume(client, Reading(TOPIC, OffsetRange(Start(), End()))):
+            found |= {(each.partition, each.offset): each.record for each in some}
+    _compare(placed, found)
+    again_s = time.perf_counter() - began_s
+    say("The log, now served from the same data files, says the same: one copy, two planes")
+    return replace(figures, table=replace(table, query_s=query_s, consume_again_s=again_s))
+
+
+def _compare(placed: Placed, found: Placed) -> None:
+    """Raise `Corrupt` unless both are the same, record by record."""
+    if len(found) != len(placed):
+        raise Corrupt(f"{len(placed)} records were produced, {len(found)} consumed")
+    for (partition, offset), record in placed.items():
+        if found.get((partition, offset)) != record:
+            raise Corrupt(f"offset {offset} of partition {partition} differs")
 
 
 def _records(count: int) -> Iterator[Record]:
@@ -139,11 +163,15 @@ def _records(count: int) -> Iterator[Record]:
         yield Record(f"customer-{number % 97}".encode(), value, now_ms + number // 100, headers)
 
 
-def _told(figures: Figures, objects: int) -> str:
-    megabytes = figures.size_bytes / 1e6
-    return (
-        f"\n{figures.records:,} records ({megabytes:.1f} MB) went through {objects} objects:"
-        f" {figures.records / figures.produce_s:,.0f} records/s in,"
-        f" {figures.records / figures.consume_s:,.0f} records/s out (one Python client).\n"
-        "All is well. Next: `lakelog up`"
-    )
+def _told(figures: Figures) -> str:
+    into, out = figures.records / figures.produce_s, figures.records / figures.consume_s
+    lines = ["", f"{figures.records:,} records ({figures.size_bytes / 1e6:.1f} MB):"]
+    lines[-1] += f" {into:,.0f} records/s in, {out:,.0f} records/s out ({figures.client})"
+    table = figures.table
+    if table is not None:
+        lines.append(
+            f"{table.rows:,} rows in {table.files} data files ({table.size_bytes / 1e6:.1f} MB):"
+            f" compacted in {table.spark_s:.1f} s with Spark's start, queried in"
+            f" {table.query_s:.1f} s, consumed again in {table.consume_again_s:.1f} s"
+        )
+    return "\n".join([*lines, "All is well. Next: `lakelog up`"])

@@ -23,6 +23,8 @@ COMMANDS: Final = {
     "topics": ("lakelog.cli.topics:topics", "Create, list, describe, alter and delete topics."),
     "records": ("lakelog.cli.records:records", "Produce and consume records."),
     "groups": ("lakelog.cli.groups:groups", "List, describe, delete and move consumer groups."),
+    "tables": ("lakelog.cli.tables:tables", "List and describe the Iceberg tables of topics."),
+    "pipeline": ("lakelog.cli.pipeline:pipeline", "Turn the log into tables, with Spark."),
     "admin": ("lakelog.cli.admin:admin", "Look inside a running broker."),
     "config": ("lakelog.cli.settings:config", "Check and show the configuration."),
     "api-versions": ("lakelog.cli.api_versions:api_versions", "List the Kafka APIs and versions."),

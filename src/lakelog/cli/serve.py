@@ -8,6 +8,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -15,6 +16,7 @@ import click
 
 from lakelog import __version__
 from lakelog.cli.banner import banner, open_to_all
+from lakelog.clock import SystemClock
 from lakelog.config.load import load
 from lakelog.config.options import Options
 from lakelog.config.values import Raw
@@ -85,6 +87,12 @@ def serve(**given: Any) -> None:
 
 @click.command()
 @broker_options
+@click.option(
+    "--pipeline/--no-pipeline",
+    default=True,
+    show_default=True,
+    help="Turn topics into tables, in a process beside; needs Java and lakelog[spark].",
+)
 def up(**given: Any) -> None:
     """Start a broker on this machine, ready to use.
 
@@ -101,7 +109,7 @@ def _run(given: Mapping[str, Any], *, friendly: bool) -> None:
         os.environ,  # noqa: TID251 - the command line hands the environment to the configuration
         flags_of(given),
     )
-    _log_to_stderr(given["log_level"])
+    log_to_stderr(given["log_level"])
     _allow_many_files()
     from lakelog.cli.compose import Running, run_broker  # noqa: PLC0415 - wrong options fail first
 
@@ -116,18 +124,30 @@ def _run(given: Mapping[str, Any], *, friendly: bool) -> None:
                     http=str(running.http) if running.http else None,
                     metadata=running.metadata_url,
                     objects=running.objects_url,
+                    pipeline=beside is not None and running.http is not None,
                     took_s=time.perf_counter() - began_s,
                 )
             )
 
+    beside = partial(_pipeline_beside, options, given) if given.get("pipeline") else None
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(run_broker(options, announce))
+        runner.run(run_broker(options, announce, beside))
 
 
-def flags_of(given: Mapping[str, Any]) -> dict[str, Raw]:
-    """The keys that were set on the command line."""
+async def _pipeline_beside(options: Options, given: Mapping[str, Any], http: Address) -> None:
+    """Keep a pipeline running for the broker with that HTTP port."""
+    from lakelog.cli.pipeline import check_pipeline, command_beside  # noqa: PLC0415 - the broker first
+    from lakelog.pipeline.beside import run_beside  # noqa: PLC0415 - as above
+
+    shown = Address("127.0.0.1", http.port) if http.is_every_interface() else http
+    command = command_beside(given, f"http://{shown}")
+    await run_beside(command, partial(check_pipeline, options), SystemClock())
+
+
+def flags_of(given: Mapping[str, Any], flags: Mapping[str, str] = FLAGS) -> dict[str, Raw]:
+    """The keys that were set on the command line, by the flags that stand for a key."""
     found: dict[str, Raw] = {
-        key: given[flag] for flag, key in FLAGS.items() if given.get(flag) is not None
+        key: given[flag] for flag, key in flags.items() if given.get(flag) is not None
     }
     for setting in given["settings"]:
         key, equals, value = setting.partition("=")
@@ -154,14 +174,16 @@ def _dialled(address: Address, options: Options) -> Address:
     return Address("127.0.0.1", address.port) if address.is_every_interface() else address
 
 
-def _log_to_stderr(level: str) -> None:
+def log_to_stderr(level: str) -> None:
+    """Have events written there: for people at a terminal, else as JSON."""
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
         raise click.UsageError(f"--log-level {level!r}: use debug, info, warning or error")
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Plain() if sys.stderr.isatty() else JsonLines())
     logging.basicConfig(level=number, handlers=[handler], force=True)
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    for chatty in ("uvicorn", "py4j", "pyiceberg"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
 
 
 def _allow_many_files() -> None:

@@ -25,8 +25,10 @@ States, and what each says for certain:
     ABORTED            given up, but a stale holder's commit may still land: `file` is kept
     CLOSED             the end of what was given up: nobody can ever commit it, it is garbage
 
-A record is small because it holds no list of inputs: offsets have one value for ever, so the WAL
-entries of [start, end) that the index shows are the inputs, whoever looks.
+A record is small because it holds no list of WAL entries: offsets have one value for ever, so the
+WAL entries of [start, end) that the index shows are the inputs, whoever looks. A replacing task
+names the files that it takes out of the table, because the table's files, not its vector, say
+whether its commit has landed.
 """
 
 from dataclasses import dataclass, replace
@@ -35,7 +37,7 @@ from typing import Final
 
 import msgspec
 
-from lakelog.compaction.plan import PlannedTask, Target
+from lakelog.compaction.plan import REPLACING, PlannedTask, Target
 from lakelog.compaction.views import DataFile
 from lakelog.meta.keys import ROOT
 from lakelog.meta.port import VALUE_BYTES_MAX
@@ -49,6 +51,12 @@ RECORD_FORMAT: Final = 1
 """The layout of a record; a greater one was written by a newer version."""
 
 PROBLEM_LENGTH_MAX: Final = 500
+
+QUARANTINE_MAX: Final = 64
+"""The ranges that a record remembers as unreadable; the newest are kept."""
+
+INPUTS_MAX: Final = 1000
+"""The files that one task may replace: their keys are in the record, of about 100 bytes each."""
 
 
 class TaskState(Enum):
@@ -64,6 +72,19 @@ class TaskState(Enum):
 
 
 ENDED: Final = frozenset({TaskState.WAL_GC_READY, TaskState.CLOSED})
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """How far log compaction has come in a stream; true for ever once it is true.
+
+    Below `end` no row is left that a later row below `end` supersedes, and below `tombstones_end`
+    no tombstone. `passes` are (end, time): what lies below that end was cleaned by that time.
+    """
+
+    end: int = 0
+    tombstones_end: int = 0
+    passes: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +112,12 @@ class TaskRecord:
     """How often in a row this range failed; carried over to the task that tries again."""
     problem: str = ""
     quarantine: tuple[tuple[int, int], ...] = ()
-    """Ranges whose batches do not decode: kept as segments, not in the table."""
+    """Ranges whose batches do not decode, and those of data files that cannot be read: the first
+    are kept as segments and not in the table, the second are left as they are."""
+    inputs: tuple[str, ...] = ()
+    """The keys of the table's files that a replacing task takes out, in order of offsets."""
+    cleaned: Cleaned = Cleaned()
+    """What log compaction has achieved; goes along from task to task."""
 
     @property
     def name(self) -> str:
@@ -101,7 +127,12 @@ class TaskRecord:
     @property
     def output_kind(self) -> FileKind:
         """What kind of file the task makes."""
-        return FileKind.PARQUET if self.target is Target.TABLE else FileKind.SEGMENT
+        return FileKind.SEGMENT if self.target is Target.LOG else FileKind.PARQUET
+
+    @property
+    def is_replacing(self) -> bool:
+        """Whether its inputs are files of the table, whose files, not its vector, then decide."""
+        return self.target in REPLACING
 
 
 def task_key(stream: int) -> str:
@@ -159,8 +190,26 @@ def create(previous: TaskRecord | None, planned: PlannedTask, lease: Lease) -> T
         created_ms=planned.planned_ms,
         file=planned.present,
         failures=previous.failures if previous is not None and retried else 0,
-        quarantine=tuple(one for one in carried if one[1] > planned.start),
+        quarantine=carried[-QUARANTINE_MAX:],
+        inputs=planned.inputs,
+        cleaned=Cleaned() if previous is None else previous.cleaned,
     )
+
+
+def with_cleaned(previous: TaskRecord, cleaned: Cleaned) -> TaskRecord:
+    """The record of a task that ended, with what log compaction has achieved since.
+
+    It may be put on whatever ended record is found, for it stays true whatever ran in between.
+    """
+    assert not is_open(previous), previous
+    assert cleaned.end >= previous.cleaned.end, (previous, cleaned)
+    return replace(previous, cleaned=cleaned)
+
+
+def with_quarantine(previous: TaskRecord, *, start: int, end: int) -> TaskRecord:
+    """The record of a task that ended, with a data file that a scan could not read."""
+    assert not is_open(previous), previous
+    return replace(previous, quarantine=(*previous.quarantine, (start, end))[-QUARANTINE_MAX:])
 
 
 def claimable(record: TaskRecord, *, now_ms: int) -> bool:
@@ -211,6 +260,8 @@ class _Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     failures: int
     problem: str
     quarantine: tuple[tuple[int, int], ...]
+    inputs: tuple[str, ...]
+    cleaned: Cleaned
 
 
 class _Format(msgspec.Struct, frozen=True):
@@ -276,3 +327,8 @@ def _check(record: TaskRecord) -> None:
     if record.file is not None:
         assert (record.file.start, record.file.end) == (record.start, record.end), record
     assert all(start < end for start, end in record.quarantine), record
+    assert record.is_replacing or not record.inputs, record
+    assert len(set(record.inputs)) == len(record.inputs) <= INPUTS_MAX, record
+    ends = [end for end, _ in record.cleaned.passes]
+    assert ends == sorted(set(ends)), record
+    assert 0 <= record.cleaned.tombstones_end <= record.cleaned.end, record

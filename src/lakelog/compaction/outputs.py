@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lakelog.compaction.journal import TaskRecord, TaskState, is_open
+from lakelog.compaction.views import DataFile
 from lakelog.streams.objects import FileKind
 
 ROOT: Final = "compaction/v1/"
@@ -66,6 +67,17 @@ def parse_output_key(key: str) -> Origin | None:
         epoch=int(match["epoch"]),
         attempt=match["attempt"],
         kind=_KINDS[match["suffix"]],
+    )
+
+
+def is_made_for(record: TaskRecord, file: DataFile) -> bool:
+    """Whether a file is of the record's range, lease and kind: a zombie's result is not used."""
+    origin = parse_output_key(file.name.key)
+    return (
+        origin is not None
+        and (origin.stream, origin.task, origin.epoch) == (record.stream, record.task, record.epoch)
+        and (file.start, file.end) == (record.start, record.end)
+        and origin.kind is file.name.kind is record.output_kind
     )
 
 

@@ -35,10 +35,20 @@ PIECES_MAX: Final = 1 << 16
 
 
 class Target(Enum):
-    """Where the rows of a range go: into table and log, or into the log alone, as they are."""
+    """What becomes of a range."""
 
     TABLE = "table"
+    """WAL entries become a file of the table and the log."""
     LOG = "log"
+    """WAL entries become a segment, as they are: the table has a gap there."""
+    REWRITE = "rewrite"
+    """Files of the table become one with the same rows."""
+    CLEAN = "clean"
+    """Files of the table become one that holds the rows which log compaction keeps."""
+
+
+REPLACING: Final = frozenset({Target.REWRITE, Target.CLEAN})
+"""The targets whose inputs are files that the table has already."""
 
 
 class Trigger(Enum):
@@ -49,6 +59,8 @@ class Trigger(Enum):
     SIZE = "size"
     COUNT = "count"
     PRESENT = "present"
+    SMALL_FILES = "small_files"
+    DIRTY = "dirty"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +104,10 @@ class StreamColumns:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTask:
-    """A range to compact; `present` is its file when the table has it already."""
+    """A range to compact; `present` is its file when the table has it already.
+
+    `inputs` are the keys of the files that a replacing task takes out of the table.
+    """
 
     stream: int
     topic_id: TopicId
@@ -108,6 +123,7 @@ class PlannedTask:
     planned_ms: int
     trigger: Trigger
     present: DataFile | None = None
+    inputs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +264,8 @@ def _trigger(
 ) -> Trigger | None:
     """Why the run is due, None when it is not."""
     chosen = slice(run.first, run.stop)
-    age_ms = now_ms - int(columns.object_times_ms[chosen].min())
+    # A clock that is far ahead dates objects into the future: that must not keep rows back.
+    age_ms = abs(now_ms - int(columns.object_times_ms[chosen].min()))
     if run.target is Target.LOG or age_ms >= options.freshness_ms:
         return Trigger.AGE
     if age_ms >= options.object_age_ms_max:

@@ -1,15 +1,15 @@
 """The saga of a compaction task: what its holder does next, whatever happened before. Pure.
 
 A holder loops: look, decide (`next_step`), do the one step, look again. It keeps nothing between
-rounds but its lease (`Held`) and the last `Fact` that a reply told it for certain, so a successor
-after a crash, a holder after an unknown outcome and a holder in the ordinary course are the same
-code. The effects, each with the name that a failpoint takes:
+rounds but its lease (`Held`) and the last `Fact` that a reply told it for certain: a successor, a
+holder after an unknown outcome and one in the ordinary course are the same code. The effects:
 
     claim task     CAS of the record to epoch + 1; from here on older holders can mark nothing
     create task    CAS of the key from absent, or from an ended record, to CREATED
     put file       the worker writes the range to a key that holds epoch and attempt
     mark written   CAS CREATED -> PARQUET_WRITTEN with the file; from here on its name is final
-    commit table   CAS of the table, on the snapshot looked at, from vector `expected` to `end`
+    commit table   CAS of the table, on the snapshot looked at, from vector `expected` to `end`; of
+                   a replacing task, from its inputs to its file
     mark committed CAS PARQUET_WRITTEN (or ABORTED) -> ICEBERG_COMMITTED
     append swap    Swap in the domain log; `apply` checks that the range still is what it was
     mark swapped   CAS ICEBERG_COMMITTED -> INDEX_SWAPPED
@@ -19,6 +19,7 @@ code. The effects, each with the name that a failpoint takes:
                    (a new snapshot, for an external catalog compares nothing else)
     mark closed    CAS CREATED or ABORTED -> CLOSED
     forget task    deletion of an ended record whose stream is gone
+    mark clean     CAS of an ended record: how far log compaction has come (`with_cleaned`)
 
 Order of looking: **table, then index, then the record, last**. A holder that read "written" and
 only then loaded the table could be overtaken by an abort in between and commit a file that is
@@ -42,6 +43,11 @@ outcome is never taken for a failure. A stream that was dropped before the commi
 it, there is nothing to swap and the task ends. Files are deleted by the sweeper alone
 (`lakelog.compaction.outputs`); an aborted file becomes its garbage when the record is closed.
 
+A replacing task (`REWRITE`, `CLEAN`) goes the same way, with PARQUET entries in the place of WAL
+entries. What the vector decides above, the live files of its range decide: they are its inputs ->
+replace them; its file, or none where that has no rows -> it is there already; anything else
+(retention of the table took an input) -> abort. The index names files without rows, a table not.
+
 Many tasks of one topic commit at once: the driver loads the table once, then reads all records,
 takes every `CommitTable` of this round into one commit, and the vector judges each again later:
 how a round was composed is nowhere durable and need not be.
@@ -58,12 +64,12 @@ from lakelog.compaction.journal import (
     held_by,
     is_open,
 )
-from lakelog.compaction.outputs import parse_output_key
+from lakelog.compaction.outputs import is_made_for
 from lakelog.compaction.plan import Target
-from lakelog.compaction.vector import Fit, judge
+from lakelog.compaction.vector import Fit, judge_task
 from lakelog.compaction.views import DataFile, IndexEntry, StreamView, TableView
 from lakelog.domain.events import Swap
-from lakelog.streams.objects import FileKind, digest
+from lakelog.streams.objects import FileKind, FileName, digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +124,20 @@ class CommitTable:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplaceFiles:
+    """Put the file, or nothing where it has no rows, in the place of the inputs on this snapshot.
+
+    Rows vanish if the record's target is `CLEAN`, and are the same if it is `REWRITE`.
+    """
+
+    record: TaskRecord
+    file: DataFile
+    token: str
+    inputs: tuple[str, ...]
+    effect: str = "commit table"
+
+
+@dataclass(frozen=True, slots=True)
 class AppendSwap:
     """Append this event to the domain log of the stream."""
 
@@ -166,7 +186,16 @@ class Stuck:
 
 
 Step: TypeAlias = (
-    WriteFile | CommitTable | AppendSwap | MoveTable | Mark | Forget | Finished | Lost | Stuck
+    WriteFile
+    | CommitTable
+    | ReplaceFiles
+    | AppendSwap
+    | MoveTable
+    | Mark
+    | Forget
+    | Finished
+    | Lost
+    | Stuck
 )
 
 EFFECTS = (
@@ -183,6 +212,7 @@ EFFECTS = (
     "move table",
     "mark closed",
     "forget task",
+    "mark clean",
 )
 """Every side effect of the saga by name, for failpoints."""
 
@@ -206,7 +236,7 @@ def next_step(seen: Seen, *, held: Held, fact: Fact | None = None) -> Step:
     match record.state:
         case TaskState.CREATED:
             return _write(record, seen.stream, fact)
-        case TaskState.PARQUET_WRITTEN if record.target is Target.TABLE:
+        case TaskState.PARQUET_WRITTEN if record.target is not Target.LOG:
             return _commit(record, seen)
         case TaskState.ABORTED:
             return _fence(record, seen, fact)
@@ -218,7 +248,7 @@ def abandon(record: TaskRecord, problem: str) -> Mark | None:
     """Give the task up, if that is still possible: after the table has it, it must be finished."""
     if record.state is TaskState.CREATED:
         return _closed(record, problem)
-    if record.state is TaskState.PARQUET_WRITTEN and record.target is Target.TABLE:
+    if record.state is TaskState.PARQUET_WRITTEN and record.target is not Target.LOG:
         aborted = replace(record, state=TaskState.ABORTED, problem=problem[:PROBLEM_LENGTH_MAX])
         return Mark(aborted, "mark aborted")
     return None
@@ -228,7 +258,7 @@ def _write(record: TaskRecord, stream: StreamView | None, fact: Fact | None) -> 
     if stream is None:
         return _closed(record, "the stream is gone")
     match fact:
-        case Written(file=file) if _made_for(record, file):
+        case Written(file=file) if is_made_for(record, file):
             written = replace(record, state=TaskState.PARQUET_WRITTEN, file=file, failures=0)
             return Mark(written, "mark written")
         case InputsGone(problem=problem) if stream.first_start > record.start:
@@ -243,22 +273,24 @@ def _write(record: TaskRecord, stream: StreamView | None, fact: Fact | None) -> 
 
 def _begin(record: TaskRecord, stream: StreamView) -> Step:
     pieces = stream.overlapping(start=record.start, end=record.end)
-    if not pieces or pieces[0].start != record.start:
+    if not pieces or _is_trimmed(record, pieces):
         return _closed(record, "the range was trimmed")
-    if pieces[-1].end != record.end or any(one.kind is not FileKind.WAL for one in pieces):
-        return Stuck(f"the index no longer has [{record.start}, {record.end}) in WAL objects")
+    kind = FileKind.PARQUET if record.is_replacing else FileKind.WAL
+    if pieces[-1].end != record.end or any(one.kind is not kind for one in pieces):
+        return Stuck(f"the index no longer has [{record.start}, {record.end}) as it was planned")
     return WriteFile(record, pieces)
 
 
-def _made_for(record: TaskRecord, file: DataFile) -> bool:
-    """Whether a file is of this range, lease and kind: a zombie's result is not used."""
-    origin = parse_output_key(file.name.key)
-    return (
-        origin is not None
-        and (origin.stream, origin.task, origin.epoch) == (record.stream, record.task, record.epoch)
-        and (file.start, file.end) == (record.start, record.end)
-        and origin.kind is file.name.kind is record.output_kind
-    )
+def _is_trimmed(record: TaskRecord, pieces: tuple[IndexEntry, ...]) -> bool:
+    """Whether entries of the range are gone.
+
+    The first file of a replacing task may begin before its entry, where trimming has been before;
+    and an input without rows, which the record does not name, is no loss.
+    """
+    if not record.is_replacing:
+        return pieces[0].start != record.start
+    found = [one.name.key for one in pieces if isinstance(one.name, FileName)]
+    return [key for key in found if key in record.inputs] != list(record.inputs)
 
 
 def _commit(record: TaskRecord, seen: Seen) -> Step:
@@ -266,23 +298,30 @@ def _commit(record: TaskRecord, seen: Seen) -> Step:
     assert file is not None, record
     table = seen.table
     if table is None or table.topic_id != record.topic_id:
-        if seen.stream is None:
-            return _aborted(record, "stream and table are gone")
-        return Stuck("the topic has no table")
-    match judge(found=table.offset, expected=record.expected, end=record.end):
+        gone = seen.stream is None
+        return _aborted(record, "all is gone") if gone else Stuck("the topic has no table")
+    match judge_task(record, table):
         case Fit.PRESENT:
             return _committed(record, file)
         case Fit.MISFIT:
-            return Stuck(
-                f"the table reaches to {table.offset}, not to {record.expected},"
-                f" where [{record.start}, {record.end}) was planned from"
-            )
+            return _misfit(record, table)
         case Fit.APPEND if seen.stream is None:
             return _aborted(record, "the stream is gone")
+        case Fit.APPEND if record.is_replacing:
+            return ReplaceFiles(record, file, table.token, record.inputs)
         case Fit.APPEND:
             return CommitTable(record, file, table.token, before=table.offset, after=record.end)
         case _ as never:
             assert_never(never)
+
+
+def _misfit(record: TaskRecord, table: TableView) -> Step:
+    if record.is_replacing:
+        return _aborted(record, "the table no longer has the files that were to be replaced")
+    return Stuck(
+        f"the table reaches to {table.offset}, not to {record.expected},"
+        f" where [{record.start}, {record.end}) was planned from"
+    )
 
 
 def _swap(record: TaskRecord, stream: StreamView | None) -> Step:
@@ -290,14 +329,15 @@ def _swap(record: TaskRecord, stream: StreamView | None) -> Step:
     file = record.file
     assert file is not None, record
     inside = () if stream is None else stream.overlapping(start=record.start, end=record.end)
-    left = [one for one in inside if one.kind is FileKind.WAL]
+    kind = FileKind.PARQUET if record.is_replacing else FileKind.WAL
+    left = [one for one in inside if one.kind is kind and one.name != file.name]
     swapped = record.state is TaskState.INDEX_SWAPPED
     if stream is None or not left:
         if swapped:
             return Mark(replace(record, state=TaskState.WAL_GC_READY), "mark ready")
         return Mark(replace(record, state=TaskState.INDEX_SWAPPED), "mark swapped")
     if swapped:
-        return Stuck("the index went back: it names WAL objects where a file took their place")
+        return Stuck("the index went back: it names objects whose place a file took")
     begin = left[0].start
     begins = begin == record.start or record.start < begin == stream.first_start
     if len(left) != len(inside) or not begins or left[-1].end != record.end:
@@ -319,10 +359,9 @@ def _fence(record: TaskRecord, seen: Seen, fact: Fact | None) -> Step:
     table = seen.table
     if table is None or table.topic_id != record.topic_id:
         return _closed(record, record.problem)  # no table that a stale commit could reach
-    fit = judge(found=table.offset, expected=record.expected, end=record.end)
-    if fit is Fit.PRESENT:  # the commit had landed before the abort: it counts
-        assert record.file is not None, record
-        return _committed(record, record.file)
+    assert record.file is not None, record
+    if judge_task(record, table) is Fit.PRESENT:
+        return _committed(record, record.file)  # it had landed before the abort: it counts
     if isinstance(fact, Moved):
         return _closed(record, record.problem)
     return MoveTable(table.token)
@@ -348,7 +387,14 @@ def _closed(record: TaskRecord, problem: str) -> Mark:
 
 
 def _failed(record: TaskRecord, problem: str, quarantine: tuple[int, int] | None = None) -> Mark:
-    """Closed with a count, so that the next try waits longer, and with what cannot be rows."""
+    """Closed with a count, so that the next try waits longer, and with what cannot be rows.
+
+    A range that could not be replaced is not tried again and counts for nothing, so that what waits
+    for the table is not held up.
+    """
+    if record.is_replacing:
+        left_alone = (*record.quarantine, quarantine or (record.start, record.end))
+        return _closed(replace(record, quarantine=left_alone), problem)
     added = () if quarantine is None else (quarantine,)
     counted = replace(record, failures=record.failures + 1, quarantine=(*record.quarantine, *added))
     return _closed(counted, problem)

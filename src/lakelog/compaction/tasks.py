@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeAlias
 
+from lakelog.compaction.segment_tasks import SegmentResult, SegmentTask
 from lakelog.records.table_facts import TableFileFacts
 from lakelog.records.table_file import ROW_GROUP_BYTES
 
@@ -61,6 +62,51 @@ class CompactionTask:
 
 
 @dataclass(frozen=True, slots=True)
+class TablePiece:
+    """An index entry of a data file, which answers for the offsets [start, end)."""
+
+    key: str
+    size_bytes: int
+    start: int
+    end: int
+    in_table: bool
+    """Whether the table names the file; one that it does not name has no rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteTask:
+    """Make one data file of several that follow each other, with their rows or some of them.
+
+    The first piece may begin before its entry does: rows that trimming has passed stay in the
+    table. The offsets [start, end) hold all rows of all pieces.
+    """
+
+    task_id: str
+    attempt: str
+    domain: int
+    stream: int
+    topic_id: bytes
+    topic: str
+    partition: int
+    start: int
+    end: int
+    pieces: tuple[TablePiece, ...]
+    key: str
+    """Where the file goes; names task and attempt."""
+    kept: bytes | None = None
+    """The offsets of the rows that stay (`lakelog.compaction.kept`); None: all of them."""
+    field_ids: tuple[tuple[str, int], ...] = ()
+    batch_bytes_max: int = MESSAGE_BYTES_MAX
+    row_group_bytes: int = ROW_GROUP_BYTES
+
+    def __post_init__(self) -> None:
+        edges = [piece.start for piece in self.pieces]
+        ends = [piece.end for piece in self.pieces]
+        assert edges[1:] == ends[:-1], "the pieces do not follow each other"
+        assert self.start <= edges[0] < ends[-1] == self.end, (self.start, self.end)
+
+
+@dataclass(frozen=True, slots=True)
 class CompactionResult:
     """The file is in the store under the task's key."""
 
@@ -69,7 +115,7 @@ class CompactionResult:
     key: str
     facts: TableFileFacts
     read_bytes: int
-    """What was read of WAL objects."""
+    """What was read of the inputs."""
 
 
 class Trouble(StrEnum):
@@ -102,8 +148,8 @@ class CompactionFailure:
 
 CompactionAnswer: TypeAlias = CompactionResult | CompactionFailure
 
-Task: TypeAlias = CompactionTask
+Task: TypeAlias = CompactionTask | RewriteTask | SegmentTask
 """What an engine is asked for."""
 
-Answer: TypeAlias = CompactionAnswer
+Answer: TypeAlias = CompactionAnswer | SegmentResult
 """What an engine answers to one task."""

@@ -14,11 +14,12 @@ trimmed before it was compacted, and what is kept as a segment. The vector's tex
 (`lakelog.catalog.offsets`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from itertools import pairwise
 
-from lakelog.compaction.views import DataFile
+from lakelog.compaction.journal import TaskRecord
+from lakelog.compaction.views import DataFile, TableView
 
 
 class Fit(Enum):
@@ -35,6 +36,27 @@ def judge(*, found: int | None, expected: int | None, end: int) -> Fit:
     if found is not None and found >= end:
         return Fit.PRESENT
     return Fit.APPEND if found == expected else Fit.MISFIT
+
+
+def judge_files(found: Sequence[str], *, inputs: Sequence[str], file: DataFile) -> Fit:
+    """Whether a file may take the place of `inputs` where the table has the files `found`.
+
+    The vector does not move when files are replaced, so the files decide. A file without rows is
+    not named by a table, which has it once the inputs are gone, whoever took them.
+    """
+    wanted = (file.name.key,) if file.row_count else ()
+    if tuple(found) == wanted:
+        return Fit.PRESENT
+    return Fit.APPEND if tuple(found) == tuple(inputs) else Fit.MISFIT
+
+
+def judge_task(record: TaskRecord, table: TableView) -> Fit:
+    """What the table says about the file that a task has written."""
+    if not record.is_replacing:
+        return judge(found=table.offset, expected=record.expected, end=record.end)
+    assert record.file is not None, record
+    assert table.files is not None, table
+    return judge_files(table.files, inputs=record.inputs, file=record.file)
 
 
 def flaws(files: Iterable[DataFile], *, offset: int | None) -> list[str]:

@@ -70,8 +70,11 @@ class TableView:
     `token` names the snapshot for the compare-and-swap of a commit: whatever changes the table
     changes it. `offset` is the partition's place in the offset vector, None before its first file.
     `topic_id` is the table's own property: a topic made again has another table under the name.
+    `files` are the keys of the live files with rows in the range of a replacing task, in order of
+    offsets, looked up after `token` was read; None where nobody asked.
     """
 
     topic_id: TopicId
     token: str
     offset: int | None
+    files: tuple[str, ...] | None = None

@@ -173,8 +173,9 @@ class SimLoop(asyncio.SelectorEventLoop):
         process = context.get(_process) if context is not None else _process.get()
         if process is not None and (process.stopped or process.dead):
             context = context or contextvars.copy_context()
-            process.parked.append((callback, args, context))
-            return asyncio.Handle(callback, args, self, context)
+            handle = asyncio.Handle(callback, args, self, context)
+            process.parked.append((_run, (handle, callback, args), context))
+            return handle
         return super().call_soon(callback, *args, context=context)
 
     def call_at(  # type: ignore[override]  # the base infers the types of the arguments
@@ -189,7 +190,12 @@ class SimLoop(asyncio.SelectorEventLoop):
         process = context.get(_process)
         if process is None:
             return super().call_at(when, callback, *args, context=context)
-        return super().call_at(when, self._due, process, callback, args, context, context=context)
+        made: list[asyncio.Handle] = []
+        due = super().call_at(
+            when, self._due, process, made, callback, args, context, context=context
+        )
+        made.append(due)
+        return due
 
     def stop_process(self, process: Process) -> None:
         """SIGSTOP: nothing of it runs until it is continued."""
@@ -236,18 +242,25 @@ class SimLoop(asyncio.SelectorEventLoop):
     def _due(
         self,
         process: Process,
+        made: list[asyncio.Handle],
         callback: Callable[..., Any],
         args: tuple[Any, ...],
         context: contextvars.Context,
     ) -> None:
         if process.stopped or process.dead:
-            process.parked.append((callback, args, context))
+            process.parked.append((_run, (made[0], callback, args), context))
         else:
             callback(*args)
 
     def _make_task(self, _: asyncio.AbstractEventLoop, work: Any, **options: Any) -> _SimTask:
         self._born += 1
         return _SimTask(work, order=self._born, loop=self, **options)
+
+
+def _run(handle: asyncio.Handle, callback: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    """Run what was parked, unless it was cancelled since: a loop asks its handles the same."""
+    if not handle.cancelled():
+        callback(*args)
 
 
 async def _ended(tasks: Sequence[asyncio.Task[Any]]) -> None:

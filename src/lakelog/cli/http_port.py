@@ -1,0 +1,63 @@
+"""Everything behind the HTTP port, put together: health, a look inside, the index, the catalog.
+
+Imported when the Kafka port already serves, on a thread: its libraries take a while.
+"""
+
+import socket
+
+from starlette.routing import BaseRoute
+
+from lakelog.config.options import Options
+from lakelog.http.embedded import serve_pages
+from lakelog.http.iceberg import IcebergPages, iceberg_routes, open_iceberg
+from lakelog.http.iceberg_access import vend_options
+from lakelog.http.pipeline import pipeline_routes
+from lakelog.http.tables import table_routes
+from lakelog.server.node import Node, World
+from lakelog.server.pipeline_index import BrokerIndex
+from lakelog.server.table_list import TableList
+from lakelog.topics.pipeline_access import Token
+
+
+async def serve_http(node: Node, world: World, options: Options, listening: socket.socket) -> None:
+    """Serve until cancelled."""
+    catalog = _catalog(world, options) if options.tables.is_builtin() else None
+    try:
+        await serve_pages(
+            listening,
+            checks=node.checks(),
+            registry=node.metrics.registry,
+            index_of=node.index_of,
+            clock=world.clock,
+            routes=_routes(node, world, options, catalog),
+        )
+    finally:
+        if catalog is not None:
+            await catalog.close()
+
+
+def _routes(
+    node: Node, world: World, options: Options, catalog: IcebergPages | None
+) -> list[BaseRoute]:
+    token = Token(world.store, world.entropy)
+    routes = pipeline_routes(BrokerIndex(node.broker, world.clock), token.get)
+    if options.tables.enabled:
+        tables = TableList(
+            node.broker,
+            world.store,
+            world.objects,
+            world.clock,
+            namespace=options.tables.namespace,
+            is_builtin=options.tables.is_builtin(),
+        )
+        routes += table_routes(tables.listed, tables.described)
+    if catalog is not None:
+        routes += iceberg_routes(catalog)
+    return routes
+
+
+def _catalog(world: World, options: Options) -> IcebergPages:
+    url, given = options.objects_url(), options.objects.options
+    vend = vend_options(url, given, vend=options.tables.vend_credentials)
+    namespace = options.tables.namespace
+    return open_iceberg(world.store, world.objects, world.clock, vend=vend, namespace=namespace)

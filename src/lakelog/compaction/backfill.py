@@ -1,0 +1,61 @@
+"""Which segments still have rows for the table: the next range of them. Pure.
+
+A Swap replaces whole entries, so a batch that cannot be rows takes the good ones beside it in its
+entry into a segment. Their rows are not lost to the table: the segment is read once more, for the
+table alone, and only what cannot be read is left out. The index keeps the segment, the vector moves
+past it. So a table lacks exactly the batches that nobody can read, and a topic that becomes a table
+late has all of its past in it.
+
+The vector says what is still to do, as for WAL entries: a segment that ends above it is not in the
+table, and rows are appended in order, so it is due only where no WAL entry comes before it.
+"""
+
+import numpy as np
+
+from lakelog.compaction.plan import (
+    PlannedTask,
+    PlanOptions,
+    Problem,
+    StreamColumns,
+    StreamName,
+    Target,
+    Trigger,
+)
+from lakelog.streams.objects import FileKind
+
+
+def plan_backfill(
+    name: StreamName,
+    columns: StreamColumns,
+    *,
+    vector: int | None,
+    options: PlanOptions,
+    now_ms: int,
+) -> PlannedTask | Problem | None:
+    """The segments that come next for the table; None when WAL entries or nothing does."""
+    ahead = np.flatnonzero(columns.ends > (-1 if vector is None else vector))
+    if not len(ahead) or columns.kinds[ahead[0]] != FileKind.SEGMENT:
+        return None
+    first = int(ahead[0])
+    start = int(columns.starts[first])
+    if vector is not None and start < vector:
+        return Problem(f"the table reaches to {vector}, into a segment that begins at {start}")
+    others = np.flatnonzero(columns.kinds[first:] != FileKind.SEGMENT)
+    stop = first + int(others[0]) if len(others) else len(columns.kinds)
+    sizes = np.cumsum(columns.byte_lengths[first:stop])
+    count = max(1, int(np.searchsorted(sizes, options.bytes_max, side="right")))
+    return PlannedTask(
+        stream=name.stream,
+        topic_id=name.topic_id,
+        topic=name.topic,
+        partition=name.partition,
+        target=Target.TABLE,
+        start=start,
+        end=int(columns.ends[first + count - 1]),
+        expected=vector,
+        input_bytes=int(sizes[count - 1]),
+        entry_count=count,
+        oldest_ms=now_ms,  # a segment's entry knows no time; what waits behind it is not held up
+        planned_ms=now_ms,
+        trigger=Trigger.AGE,
+    )

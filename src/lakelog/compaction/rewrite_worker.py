@@ -1,0 +1,133 @@
+"""One rewriting task: data files in, one data file out, with all rows or those that are kept.
+
+Rows go over row group by row group and keep their offsets and everything else; the new file's row
+groups are cut anew. Where some rows are kept, each of them must be found: a file that lacks one is
+not what was looked at when the rows were chosen. Like every worker, this one answers and never
+raises for its input (`lakelog.compaction.table_input`).
+"""
+
+from concurrent.futures import Executor
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, BinaryIO
+
+from lakelog.compaction.kept import mark_kept, unpack_offsets
+from lakelog.compaction.table_input import Group, Source, feed_groups
+from lakelog.compaction.tasks import (
+    CompactionAnswer,
+    CompactionResult,
+    RewriteTask,
+    Trouble,
+)
+from lakelog.compaction.wal_input import TroubleError, put_file, run_in
+from lakelog.model.failures import Failure
+from lakelog.objects.port import ObjectStore
+from lakelog.records.table_facts import TableFileFacts, TableFileOrigin
+from lakelog.records.table_file import TableFileWriter
+from lakelog.records.table_schema import FIELD_IDS, table_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+async def rewrite(
+    objects: ObjectStore,
+    task: RewriteTask,
+    *,
+    pool: Executor | None = None,
+    directory: str | None = None,
+) -> CompactionAnswer:
+    """Make the task's file, by way of a temporary one in `directory`.
+
+    With a pool the loop stays free, and the next row group is read while rows are written.
+    """
+    try:
+        with TemporaryFile(dir=directory) as file:
+            facts = await _build(objects, task, file, pool)
+            await put_file(objects, task.key, file, facts.size_bytes)
+    except TroubleError as error:
+        return error.answer(task.task_id, task.attempt)
+    except Failure as error:
+        return _unavailable(task, task.key, f"{type(error).__name__}: {error}")
+    except OSError as error:
+        return _unavailable(task, "", f"the temporary file: {error}")
+    read_bytes = sum(piece.size_bytes for piece in task.pieces)
+    return CompactionResult(task.task_id, task.attempt, task.key, facts, read_bytes)
+
+
+def _unavailable(task: RewriteTask, key: str, reason: str) -> CompactionAnswer:
+    trouble = TroubleError(Trouble.UNAVAILABLE, reason, key, task.start, task.end)
+    return trouble.answer(task.task_id, task.attempt)
+
+
+async def _build(
+    objects: ObjectStore, task: RewriteTask, file: BinaryIO, pool: Executor | None
+) -> TableFileFacts:
+    work = _Work(task, file)
+    source = Source(task.stream, task.topic_id, task.partition)
+    try:
+        await feed_groups(objects, source, task.pieces, work.add, pool=pool)
+        return await run_in(pool, work.close)
+    except BaseException:
+        work.abandon()
+        raise
+
+
+class _Work:
+    """The part that computes: rows to the file. One thread at a time."""
+
+    def __init__(self, task: RewriteTask, file: BinaryIO) -> None:
+        self._task = task
+        self._kept = None if task.kept is None else unpack_offsets(task.kept)
+        self._columns = table_schema().names
+        self._reached = task.start
+        self._row_count = 0
+        origin = TableFileOrigin(
+            task.stream,
+            task.topic_id,
+            task.partition,
+            task.task_id,
+            task.start,
+            task.end,
+            task.batch_bytes_max,
+        )
+        self._writer = TableFileWriter(
+            file,
+            origin,
+            row_group_bytes=task.row_group_bytes,
+            field_ids=dict(task.field_ids) or FIELD_IDS,
+        )
+
+    def add(self, group: Group) -> None:
+        """Take in the rows of a row group."""
+        rows = group.rows(self._columns)
+        offsets = rows["offset"].to_numpy()
+        first, last = offsets.item(0), offsets.item(-1)
+        if first < self._reached:
+            reason = f"rows of {group.piece.key} begin at {first}, others reach to {self._reached}"
+            raise TroubleError(
+                Trouble.CORRUPT, reason, group.piece.key, group.piece.start, group.piece.end
+            )
+        self._reached = last + 1
+        if self._kept is not None:
+            rows = _chosen(rows, mark_kept(offsets, self._kept))
+        self._row_count += rows.num_rows
+        # Views, as the writer holds them; what was read is large, for it may be anybody's file.
+        self._writer.write(rows.cast(table_schema(views=True)))
+
+    def close(self) -> TableFileFacts:
+        """Write what is left and the footer."""
+        if self._kept is not None and self._row_count != len(self._kept):
+            task = self._task
+            reason = f"{len(self._kept)} rows were to be kept, {self._row_count} of them are there"
+            raise TroubleError(Trouble.CORRUPT, reason, "", task.start, task.end)
+        return self._writer.close()
+
+    def abandon(self) -> None:
+        """Make no file of what was taken in."""
+        self._writer.abandon()
+
+
+def _chosen(rows: "pa.Table", mask: object) -> "pa.Table":
+    import pyarrow as pa  # noqa: PLC0415 - slow to import, and an extra
+
+    return rows.filter(pa.array(mask))

@@ -1,0 +1,175 @@
+"""From a step that asks for a file to an engine's task, and from its answer to a fact. Pure.
+
+A job is what the engine is asked for at once. A topic with much to read is a job of its own, small
+ones share jobs, and no topic is in two: its files are there together and go into one commit.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from lakelog.compaction.looks import Holding
+from lakelog.compaction.outputs import output_key
+from lakelog.compaction.plan import Target
+from lakelog.compaction.saga import Fact, InputsGone, Unreadable, WriteFile, Written
+from lakelog.compaction.segment_tasks import SegmentResult, SegmentTask
+from lakelog.compaction.tasks import (
+    Answer,
+    CompactionFailure,
+    CompactionResult,
+    CompactionTask,
+    RewriteTask,
+    TablePiece,
+    Task,
+    Trouble,
+    WalPiece,
+)
+from lakelog.compaction.views import DataFile, IndexEntry
+from lakelog.records.segment_file import SegmentFacts
+from lakelog.streams.objects import FileName, WalName
+
+ATTEMPT_BYTES: Final = 8
+"""The chance that makes an attempt's key its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A held task that waits for its file."""
+
+    holding: Holding
+    step: WriteFile
+    kept: bytes | None = None
+    """The offsets of the rows that log compaction keeps, where the task is one of it."""
+
+    @property
+    def input_bytes(self) -> int:
+        """What has to be read for it."""
+        return sum(one.byte_length for one in self.step.pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What the engine is asked for at once: the writes of each of these topics."""
+
+    topics: Mapping[str, tuple[Write, ...]]
+
+    @property
+    def writes(self) -> tuple[Write, ...]:
+        """All of them, in order."""
+        return tuple(write for writes in self.topics.values() for write in writes)
+
+
+def jobs_of(writes: Iterable[Write], *, job_bytes: int) -> tuple[Job, ...]:
+    """The jobs of a round, large topics first; a small topic's wait is one small job."""
+    by_topic: dict[str, list[Write]] = {}
+    for write in writes:
+        by_topic.setdefault(write.holding.record.topic, []).append(write)
+    sizes = {topic: sum(one.input_bytes for one in some) for topic, some in by_topic.items()}
+    jobs: list[dict[str, tuple[Write, ...]]] = []
+    room_bytes = 0
+    for topic in sorted(by_topic, key=lambda topic: (-sizes[topic], topic)):
+        if not jobs or sizes[topic] > room_bytes:
+            jobs.append({})
+            room_bytes = job_bytes
+        jobs[-1][topic] = tuple(by_topic[topic])
+        room_bytes -= sizes[topic]
+    return tuple(Job(topics) for topics in jobs)
+
+
+def task_of(write: Write, *, attempt: str, domain: int, message_bytes_max: int) -> Task:
+    """What the engine is asked for, under a key of this lease and attempt."""
+    record = write.step.record
+    key = output_key(record, attempt=attempt)
+    if record.target is Target.LOG:
+        return SegmentTask(
+            task_id=record.name,
+            attempt=attempt,
+            domain=domain,
+            stream=record.stream,
+            start=record.start,
+            end=record.end,
+            pieces=_wal_pieces(write.step.pieces),
+            key=key,
+            created_ms=record.created_ms,
+        )
+    if record.is_replacing:
+        assert (write.kept is None) == (record.target is Target.REWRITE), record
+        return RewriteTask(
+            task_id=record.name,
+            attempt=attempt,
+            domain=domain,
+            stream=record.stream,
+            topic_id=bytes(record.topic_id),
+            topic=record.topic,
+            partition=record.partition,
+            start=record.start,
+            end=record.end,
+            pieces=_table_pieces(write.step.pieces, record.inputs),
+            key=key,
+            kept=write.kept,
+            batch_bytes_max=message_bytes_max,
+        )
+    return CompactionTask(
+        task_id=record.name,
+        attempt=attempt,
+        domain=domain,
+        stream=record.stream,
+        topic_id=bytes(record.topic_id),
+        topic=record.topic,
+        partition=record.partition,
+        start=record.start,
+        end=record.end,
+        pieces=_wal_pieces(write.step.pieces),
+        key=key,
+        batch_bytes_max=message_bytes_max,
+    )
+
+
+def _wal_pieces(entries: Sequence[IndexEntry]) -> tuple[WalPiece, ...]:
+    pieces = []
+    for one in entries:
+        assert isinstance(one.name, WalName), one
+        wal_id = bytes(one.name.wal_id)
+        pieces.append(
+            WalPiece(one.name.zone, wal_id, one.byte_start, one.byte_length, one.start, one.end)
+        )
+    return tuple(pieces)
+
+
+def _table_pieces(entries: Sequence[IndexEntry], inputs: Sequence[str]) -> tuple[TablePiece, ...]:
+    pieces = []
+    for one in entries:
+        assert isinstance(one.name, FileName), one
+        key = one.name.key
+        pieces.append(TablePiece(key, one.byte_length, one.start, one.end, key in inputs))
+    return tuple(pieces)
+
+
+def fact_of(write: Write, answer: Answer) -> Fact | str:
+    """What the answer says for certain; a text when there is just nothing yet."""
+    if not isinstance(answer, CompactionFailure):
+        return Written(_file(write, answer))
+    said = f"{answer.object_key}: {answer.reason}" if answer.object_key else answer.reason
+    match answer.trouble:
+        case Trouble.MISSING:
+            return InputsGone(said)
+        case Trouble.UNREADABLE:
+            return Unreadable(said, (answer.start, answer.end))
+        case Trouble.CORRUPT:
+            return Unreadable(said)
+        case Trouble.UNAVAILABLE:
+            return said
+
+
+def _file(write: Write, answer: CompactionResult | SegmentResult) -> DataFile:
+    record, facts = write.step.record, answer.facts
+    table_facts = None if isinstance(facts, SegmentFacts) else facts
+    return DataFile(
+        name=FileName(record.output_kind, answer.key),
+        start=record.start,
+        end=record.end,
+        row_count=facts.record_count if isinstance(facts, SegmentFacts) else facts.row_count,
+        size_bytes=facts.size_bytes,
+        max_timestamp_ms=facts.max_timestamp_ms,
+        facts=table_facts,
+    )

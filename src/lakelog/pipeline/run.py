@@ -1,0 +1,233 @@
+"""The pipeline's process: its stores, its index, its engine, and the rounds that it makes.
+
+`catch_up` compacts what is there and ends; `run_rounds` goes on until it is cancelled, keeps Spark
+warm and tidies up now and then. A round that is cancelled ends its jobs; the tasks it held are let
+go of, so that the next pipeline does not wait for their leases.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from lakelog.catalog.port import Tables
+from lakelog.catalog.tables import builtin_tables, external_tables
+from lakelog.clock import Clock, Entropy, SystemClock, SystemEntropy, Tasks
+from lakelog.compaction.options import PipelineOptions
+from lakelog.compaction.ports import LogIndex
+from lakelog.compaction.report import RoundReport
+from lakelog.compaction.rounds import Pipeline
+from lakelog.compaction.sweep import FileSweeper, SweepOptions
+from lakelog.compaction.table_retention import RetentionOptions, TableRetention
+from lakelog.config.options import Options
+from lakelog.config.stores import open_metadata, open_objects
+from lakelog.meta import keys
+from lakelog.meta.port import MetadataStore
+from lakelog.model.failures import Corrupt, Failure, Refused, Unavailable
+from lakelog.objects.port import ObjectStore
+from lakelog.pipeline.options import SparkOptions, check_reach
+from lakelog.pipeline.remote_index import RemoteIndex, brokers_at
+from lakelog.pipeline.spark_cleaning import SparkScanner
+from lakelog.pipeline.spark_engine import SparkEngine
+from lakelog.pipeline.totals import Totals
+from lakelog.pipeline.until_now import UntilNow
+from lakelog.pipeline.watched import WatchedEngine, Watcher
+from lakelog.telemetry import event
+from lakelog.topics.cluster import ClusterRecord
+from lakelog.topics.pipeline_access import pipeline_token
+
+UPKEEP_S: Final = 300.0
+"""How often rows that are too old and files that nobody names are looked for."""
+
+FRUITLESS_MAX: Final = 3
+"""So many rounds in a row that bring no task to its end, and catching up gives up."""
+
+Heard = Callable[[RoundReport], None]
+log = logging.getLogger("lakelog.pipeline")
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A pipeline that can make rounds."""
+
+    pipeline: Pipeline
+    engine: SparkEngine
+    retention: TableRetention
+    sweeper: FileSweeper
+    clock: Clock
+    spark: SparkOptions
+
+
+def spark_options(options: Options) -> SparkOptions:
+    """What Spark is told."""
+    section = options.pipeline
+    return SparkOptions(
+        master=section.master,
+        remote=section.remote,
+        driver_memory_bytes=section.driver_memory_bytes,
+        settings=section.settings,
+    )
+
+
+def check_stores(options: Options) -> None:
+    """Raises `Refused` when the stores are of a kind that a pipeline cannot share."""
+    if options.metadata_url().startswith("memory:"):
+        raise Refused(
+            "the metadata is in the memory of one broker, and the pipeline is another process:"
+            " set metadata.url to sqlite:PATH"
+        )
+    check_reach(spark_options(options), options.objects_url())
+
+
+@contextlib.asynccontextmanager
+async def open_pipeline(
+    options: Options, watcher: Watcher, *, until_now: bool
+) -> AsyncIterator[Running]:
+    """Everything that a pipeline needs, opened; raises `Refused`, `Unavailable` and `Corrupt`."""
+    check_stores(options)
+    clock, entropy = SystemClock(), SystemEntropy()
+    async with contextlib.AsyncExitStack() as stack:
+        meta = await open_metadata(options.metadata_url(), clock)
+        stack.push_async_callback(meta.close)
+        cluster = await _cluster(meta, options.metadata_url())
+        objects = await open_objects(options.objects_url(), options.objects.options, clock, entropy)
+        stack.push_async_callback(objects.close)
+        index = await _index(options, meta, clock, entropy)
+        stack.push_async_callback(index.close)
+        tables = _tables(options, meta, objects, clock)
+        stack.push_async_callback(tables.close)
+        spark = spark_options(options)
+        engine = await SparkEngine.open(spark, _workers_url(options), options.objects.options)
+        stack.push_async_callback(engine.close)
+        seen: LogIndex = UntilNow(index) if until_now else index
+        namespace = options.tables.namespace
+        pipeline = Pipeline(
+            meta,
+            objects,
+            seen,
+            tables,
+            WatchedEngine(engine, watcher),
+            clock=clock,
+            entropy=entropy,
+            options=PipelineOptions(domains=cluster.domains, namespace=namespace),
+            scanner=SparkScanner(engine, engine.address),
+        )
+        stack.push_async_callback(pipeline.close)
+        keeping = RetentionOptions(namespace=namespace)
+        retention = TableRetention(objects, index, tables, clock, keeping)
+        sweeping = SweepOptions(namespaces=(namespace,))
+        sweeper = FileSweeper(meta, objects, index, tables, clock, sweeping)
+        yield Running(pipeline, engine, retention, sweeper, clock, spark)
+
+
+async def run_rounds(running: Running, *, interval_s: float, heard: Heard) -> None:
+    """Round after round, until this is cancelled or Spark is lost (`Unavailable`)."""
+    tasks = Tasks()
+    tasks.spawn(_keep_rounding(running, interval_s, heard), name="rounds")
+    tasks.spawn(_keep_warm(running), name="warm")
+    tasks.spawn(_keep_tidy(running), name="upkeep")
+    try:
+        await tasks.failed()
+    finally:
+        with contextlib.suppress(Exception):  # what failed is raised above
+            await tasks.close()
+
+
+async def catch_up(running: Running, *, heard: Heard) -> Totals:
+    """Rounds until what was there at the beginning is compacted, or nothing more can be."""
+    totals = Totals()
+    fruitless = 0
+    while fruitless < FRUITLESS_MAX:
+        report = await _round(running, heard)
+        totals = totals.plus(report)
+        if report.is_idle:
+            break
+        await running.pipeline.settled()
+        ended = sum(topic.ended for topic in report.topics)
+        fruitless = 0 if ended else fruitless + 1
+    return totals
+
+
+async def _round(running: Running, heard: Heard) -> RoundReport:
+    report = await running.pipeline.round()
+    heard(report)
+    if running.engine.loss is not None:
+        raise Unavailable(f"Spark has ended: {running.engine.loss}")
+    return report
+
+
+async def _keep_rounding(running: Running, interval_s: float, heard: Heard) -> None:
+    while True:
+        began_s = running.clock.monotonic_s()
+        await _round(running, heard)
+        left_s = interval_s - (running.clock.monotonic_s() - began_s)
+        await asyncio.sleep(max(0.0, left_s))
+
+
+async def _keep_warm(running: Running) -> None:
+    """Load what workers need before the first task does, and do not let them be ended."""
+    work = running.engine.warm
+    while True:
+        try:
+            await work()
+        except Unavailable as error:
+            if running.engine.loss is not None:
+                raise
+            event(log, "probe_failed", logging.WARNING, reason=error)
+        work = running.engine.probe
+        await asyncio.sleep(running.spark.probe_s)
+
+
+async def _keep_tidy(running: Running) -> None:
+    while True:
+        await asyncio.sleep(UPKEEP_S)
+        try:
+            removed = await running.retention.apply_once()
+            swept = await running.sweeper.sweep_once()
+        except Failure as error:
+            event(log, "upkeep_failed", logging.WARNING, reason=error)
+            continue
+        if removed.files or swept.deleted:
+            event(log, "tidied", rows=removed.rows, files=removed.files, objects=swept.deleted)
+        for problem in (*removed.problems, *swept.problems):
+            event(log, "upkeep_problem", logging.WARNING, reason=problem)
+
+
+async def _cluster(meta: MetadataStore, url: str) -> ClusterRecord:
+    found = await meta.get(keys.CLUSTER)
+    if found is None:
+        raise Refused(f"{url} holds no cluster: start a broker first (`lakelog up`)")
+    try:
+        return msgspec.json.decode(found.value, type=ClusterRecord)
+    except msgspec.MsgspecError as reason:
+        raise Corrupt(f"the cluster's record cannot be read: {reason}") from reason
+
+
+async def _index(
+    options: Options, meta: MetadataStore, clock: Clock, entropy: Entropy
+) -> RemoteIndex:
+    """The index by the broker that was named, else by those that the metadata store knows."""
+    server = options.pipeline.server
+    if not server:
+        return await RemoteIndex.open(meta, clock, entropy)
+    return RemoteIndex(brokers_at(server), await pipeline_token(meta, entropy), clock)
+
+
+def _tables(options: Options, meta: MetadataStore, objects: ObjectStore, clock: Clock) -> Tables:
+    section = options.tables
+    if section.is_builtin():
+        return builtin_tables(meta, objects, clock)
+    return external_tables({"type": section.catalog, **section.options}, objects, clock)
+
+
+def _workers_url(options: Options) -> str:
+    """The object store's URL as another process understands it, wherever it runs."""
+    scheme, _, rest = options.objects_url().partition(":")
+    if scheme != "file":
+        return options.objects_url()
+    return f"file:{Path(rest.removeprefix('//')).resolve()}"

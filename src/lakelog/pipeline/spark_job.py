@@ -1,0 +1,127 @@
+"""The function that Spark runs on its executors: bins of tasks in, one row a task out.
+
+Rules: a task never raises for its input, for that would end the whole job and leave the tasks
+beside it half done: whatever goes wrong is a row that says so. Only a lost process is Spark's
+business, which tries the bin again. Small tasks of a bin run together, for they mostly wait for the
+store; large ones one after another, so that memory is bounded by one of them.
+"""
+
+import asyncio
+import pickle
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from lakelog import __version__
+from lakelog.compaction.tasks import Answer, CompactionFailure, Task, Trouble
+from lakelog.model.failures import Failure
+from lakelog.pipeline.dispatch import input_bytes, run_task
+from lakelog.pipeline.worker_store import StoreAddress, WorkerPlace, place_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ROW: Final = "place int, answer binary"
+"""What comes back for each task: its place among the tasks of the job, and its answer."""
+
+SMALL_BYTES: Final = 1 << 20
+SMALL_AT_ONCE: Final = 8
+
+Numbered: TypeAlias = tuple[int, Task]
+
+
+class OtherVersionError(Exception):
+    """The executor has another Lakelog than the driver: nothing it would answer can be trusted."""
+
+
+def encode_bin(tasks: Iterable[Numbered]) -> bytes:
+    """Tasks as they travel. Driver and executors are of one version: the probe sees to that."""
+    return pickle.dumps(tuple(tasks), protocol=5)
+
+
+def decode_bin(data: bytes) -> tuple[Numbered, ...]:
+    """Tasks as their driver sent them."""
+    tasks: tuple[Numbered, ...] = pickle.loads(data)  # noqa: S301 - from our own driver
+    return tasks
+
+
+def decode_answer(data: bytes) -> Answer:
+    """An answer as an executor sent it."""
+    answer: Answer = pickle.loads(data)  # noqa: S301 - from an executor that runs our code
+    return answer
+
+
+@dataclass(frozen=True, slots=True)
+class BinJob:
+    """Row number N of Spark's range is bin number N."""
+
+    address: StoreAddress
+    bins: tuple[bytes, ...]
+    version: str = __version__
+
+    def __call__(self, batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        """Run the bins of these rows."""
+        if self.version != __version__:
+            raise OtherVersionError(
+                f"the driver has lakelog {self.version} and this executor {__version__}:"
+                " install the same version on both"
+            )
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield _rows(run_bin(self.address, decode_bin(self.bins[number])))
+
+
+def run_bin(address: StoreAddress, tasks: Sequence[Numbered]) -> list[tuple[int, Answer]]:
+    """The answer to each of them."""
+    try:
+        place = place_of(address)
+    except Failure as error:
+        return [(number, failure_of(task, error)) for number, task in tasks]
+    return place.run(_run_all(place, tasks))
+
+
+async def _run_all(place: WorkerPlace, tasks: Sequence[Numbered]) -> list[tuple[int, Answer]]:
+    small = [one for one in tasks if input_bytes(one[1]) <= SMALL_BYTES]
+    answers = [answer async for answer in _together(place, small)]
+    for number, task in tasks:
+        if input_bytes(task) > SMALL_BYTES:
+            answers.append((number, await _answer(place, task)))
+    return answers
+
+
+async def _together(
+    place: WorkerPlace, tasks: Sequence[Numbered]
+) -> AsyncIterator[tuple[int, Answer]]:
+    places = asyncio.Semaphore(SMALL_AT_ONCE)
+
+    async def one(task: Task) -> Answer:
+        async with places:
+            return await _answer(place, task)
+
+    async with asyncio.TaskGroup() as group:
+        running = [(number, group.create_task(one(task))) for number, task in tasks]
+    for number, ran in running:
+        yield number, ran.result()
+
+
+async def _answer(place: WorkerPlace, task: Task) -> Answer:
+    try:
+        return await run_task(place.objects, task, pool=place.pool, directory=place.directory)
+    except Exception as error:  # noqa: BLE001 - a bug in one task must not end the others
+        return failure_of(task, error)
+
+
+def failure_of(task: Task, error: Exception) -> CompactionFailure:
+    """The answer to a task whose worker raised."""
+    reason = f"{type(error).__name__}: {error}"
+    return CompactionFailure(
+        task.task_id, task.attempt, Trouble.UNAVAILABLE, reason, "", task.start, task.end
+    )
+
+
+def _rows(answers: Sequence[tuple[int, Answer]]) -> "pa.RecordBatch":
+    import pyarrow as pa  # noqa: PLC0415 - the driver makes jobs without it
+
+    places = pa.array([number for number, _ in answers], pa.int32())
+    encoded = pa.array([pickle.dumps(answer, protocol=5) for _, answer in answers], pa.binary())
+    return pa.RecordBatch.from_arrays([places, encoded], names=["place", "answer"])

@@ -1,0 +1,157 @@
+"""A log is read over files that were rewritten or cleaned as if they always had been so."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from tests.log.tables import accepted, read_all, tabled
+from tests.log.world import TOPIC, Node, World, run
+from tests.records.table_cases import Row
+
+from lakelog.catalog.port import DataFileView
+from lakelog.compaction.journal import Lease, TaskRecord, TaskState, create, held_by
+from lakelog.compaction.kept import pack_offsets
+from lakelog.compaction.outputs import output_key
+from lakelog.compaction.plan import PlannedTask, StreamName, Target
+from lakelog.compaction.rewrite_plan import replacement
+from lakelog.compaction.rewrite_worker import rewrite
+from lakelog.compaction.saga import AppendSwap, Seen, WriteFile, next_step
+from lakelog.compaction.tasks import CompactionResult, RewriteTask, TablePiece
+from lakelog.compaction.views import DataFile, IndexEntry, StreamView
+from lakelog.domain.outcomes import Swapped
+from lakelog.log.values import Found
+from lakelog.records.build import BatchOptions, Record, build_batch
+from lakelog.streams.objects import FileKind, FileName
+
+NAME = StreamName(1, TOPIC, "t", 0)
+
+
+async def filled(world: World, *, files: int) -> Node:
+    """A stream of data files, of four records each, and a tail that is not compacted."""
+    node = await world.node()
+    await node.log.create_streams(TOPIC, first_partition=0, streams=[1])
+    for number in range(files + 1):
+        records = [Record(b"k%d" % at, b"%d" % number, 1000 + 4 * number + at) for at in range(4)]
+        sent = accepted(memoryview(build_batch(records, BatchOptions())))
+        await node.log.append([1], [sent], deadline_s=world.soon())
+        if number < files:
+            await tabled(world, node, 1)
+    return node
+
+
+def view_of(node: Node) -> StreamView:
+    entries = tuple(
+        IndexEntry(
+            one.start, one.end, one.name, one.byte_start, one.byte_length, one.max_timestamp_ms
+        )
+        for one in node.log.pieces(1)
+    )
+    return StreamView(1, entries[0].start, entries[0].start, entries)
+
+
+def files_of(entries: Sequence[IndexEntry]) -> list[DataFileView]:
+    return [
+        DataFileView(one.name.key, 0, one.start, one.end, one.end - one.start, one.byte_length)
+        for one in entries
+        if isinstance(one.name, FileName)
+    ]
+
+
+async def replaced(
+    world: World, node: Node, *, count: int, kept: list[int] | None = None, attempt: str = "a"
+) -> TaskRecord:
+    """Make one file of the first entries, as the saga does it, and swap it in."""
+    view = view_of(node)
+    entries = view.entries[:count]
+    target = Target.REWRITE if kept is None else Target.CLEAN
+    planned = replacement(NAME, entries, files_of(entries), target=target, now_ms=1)
+    assert isinstance(planned, PlannedTask), planned
+    record = create(None, planned, Lease("one", 1))
+    step = next_step(Seen(None, view, record), held=held_by(record))
+    assert step == WriteFile(record, entries)
+    packed = None if kept is None else pack_offsets(np.array(kept, np.int64))
+    task = RewriteTask(
+        task_id=record.name,
+        attempt=attempt,
+        domain=0,
+        stream=1,
+        topic_id=bytes(TOPIC),
+        topic="t",
+        partition=0,
+        start=record.start,
+        end=record.end,
+        pieces=tuple(
+            TablePiece(one.key, one.size_bytes, entry.start, entry.end, one.key in record.inputs)
+            for one, entry in zip(files_of(entries), entries, strict=True)
+        ),
+        key=output_key(record, attempt=attempt),
+        kept=packed,
+    )
+    answer = await rewrite(world.objects, task)
+    assert isinstance(answer, CompactionResult), answer
+    facts = answer.facts
+    name = FileName(FileKind.PARQUET, answer.key)
+    file = DataFile(
+        name, record.start, record.end, facts.row_count, facts.size_bytes, facts.max_timestamp_ms
+    )
+    committed = replace(record, state=TaskState.ICEBERG_COMMITTED, file=file)
+    swap = next_step(Seen(None, view, committed), held=held_by(committed))
+    assert isinstance(swap, AppendSwap), swap
+    outcome = await node.replica.submit(swap.swap)
+    assert outcome == Swapped(True)
+    return committed
+
+
+def offsets_of(rows: Sequence[Row]) -> list[int]:
+    return [row.offset for row in rows]
+
+
+def test_a_rewritten_log_is_read_as_before() -> None:
+    async def scenario(world: World) -> None:
+        node = await filled(world, files=5)
+        before = await read_all(world, node, 1)
+        assert len(before) == 24
+        record = await replaced(world, node, count=4)
+        assert [(one.start, one.end) for one in view_of(node).entries] == [
+            (0, 16),
+            (16, 20),
+            (20, 24),
+        ]
+        assert await read_all(world, node, 1) == before
+        assert await read_all(world, node, 1, offset=13) == before[13:]
+        done = next_step(Seen(None, view_of(node), record), held=held_by(record))
+        assert getattr(done, "effect", "") == "mark swapped"
+
+    run(scenario)
+
+
+def test_a_cleaned_log_is_read_over_its_gaps() -> None:
+    async def scenario(world: World) -> None:
+        node = await filled(world, files=3)
+        before = await read_all(world, node, 1)
+        await replaced(world, node, count=2, kept=[2, 5])
+        found = await read_all(world, node, 1)
+        assert found == [before[2], before[5], *before[8:]]
+        for offset in range(16):
+            rows = await read_all(world, node, 1, offset=offset)
+            assert offsets_of(rows) == [one for one in offsets_of(found) if one >= offset]
+
+    run(scenario)
+
+
+def test_a_range_without_rows_is_passed_and_found_empty_by_time() -> None:
+    async def scenario(world: World) -> None:
+        node = await filled(world, files=3)
+        before = await read_all(world, node, 1)
+        await replaced(world, node, count=2, kept=[])
+        assert await read_all(world, node, 1) == before[8:]
+        assert await read_all(world, node, 1, offset=3) == before[8:]
+        assert view_of(node).entries[0].max_timestamp_ms == -1
+        found = await node.log.find_timestamp(1, 1001)
+        assert found == Found(8, 1008)
+        await replaced(world, node, count=2, kept=[], attempt="b")
+        assert await read_all(world, node, 1) == before[12:]
+        greatest = await node.log.max_timestamp(1)
+        assert greatest == Found(15, 1015)
+
+    run(scenario)

@@ -1,0 +1,233 @@
+"""Pipelines of the simulated world: their stores, the catalog and the brokers as they see them."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+
+from tests.sim.world import CLUSTER, Broker, World
+
+from lakelog.catalog.port import (
+    Advance,
+    Appended,
+    DataFileView,
+    Replacement,
+    TableDefinition,
+    TableName,
+    TableView,
+)
+from lakelog.compaction.inline import InlineEngine
+from lakelog.compaction.options import PipelineOptions
+from lakelog.compaction.ports import StreamIndex, StreamRange, TopicView
+from lakelog.compaction.report import RoundReport
+from lakelog.compaction.rounds import Pipeline
+from lakelog.compaction.views import StreamView
+from lakelog.domain.events import Swap
+from lakelog.domain.outcomes import Swapped
+from lakelog.model.failures import OutcomeUnknown, Unavailable
+from lakelog.server.pipeline_index import BrokerIndex
+from lakelog.testing.faulty import Faults, FaultyMetadataStore, FaultyObjectStore, Link
+from lakelog.testing.memory_tables import MemoryTables
+from lakelog.testing.simulation import Process, SimClock
+
+T = TypeVar("T")
+PAUSE_S = 0.3
+
+
+class OneBroker(BrokerIndex):
+    """A simulated broker's index; topics are the world's."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._log = broker.log
+        self._clock = broker.clock
+
+
+class FaultyIndex:
+    """The index over a network: some broker answers, or nobody does."""
+
+    def __init__(self, world: World, link: Link, topics: Callable[[], Sequence[TopicView]]) -> None:
+        self._world = world
+        self._link = link
+        self._topics = topics
+
+    async def cluster_id(self) -> str:
+        return CLUSTER
+
+    async def topics(self) -> Sequence[TopicView]:
+        return list(self._topics())
+
+    async def backlog(self, streams: Sequence[int]) -> Mapping[int, StreamIndex]:
+        return await self._ask(lambda index: index.backlog(streams))
+
+    async def columns(self, streams: Sequence[int]) -> Mapping[int, StreamIndex]:
+        return await self._ask(lambda index: index.columns(streams))
+
+    async def views(self, ranges: Sequence[StreamRange]) -> Sequence[StreamView | None]:
+        return await self._ask(lambda index: index.views(ranges))
+
+    async def swap(self, swap: Swap) -> Swapped:
+        swapped = await self._ask(lambda index: index.swap(swap), lost=OutcomeUnknown)
+        if not swapped.accepted:
+            self._world.reached.add("a swap was refused")
+        return swapped
+
+    async def named_files(self) -> frozenset[str]:
+        return await self._ask(lambda index: index.named_files())
+
+    async def _ask(
+        self,
+        work: Callable[[BrokerIndex], Coroutine[Any, Any, T]],
+        *,
+        lost: type[Unavailable] | type[OutcomeUnknown] = Unavailable,
+    ) -> T:
+        running = self._world.running()
+        if not running:
+            raise Unavailable("no broker serves")
+        broker = self._link.dice.pick(running)
+        request = broker.spawn(work(OneBroker(broker)))
+        await asyncio.wait([request])  # for ever, when the broker is dead: whoever asked has limits
+        if self._link.dice.chance(self._link.faults.lost_reply):
+            raise lost("a fault: the reply was lost")
+        return request.result()
+
+
+class FaultyTables:
+    """A catalog over a link."""
+
+    def __init__(self, link: Link, inner: MemoryTables) -> None:
+        self._link = link
+        self._inner = inner
+
+    async def create(self, definition: TableDefinition) -> TableView:
+        return await self._link.write(lambda: self._inner.create(definition))
+
+    async def load(self, name: TableName) -> TableView | None:
+        return await self._link.read(lambda: self._inner.load(name))
+
+    async def names(self, namespace: str) -> list[TableName]:
+        return await self._link.read(lambda: self._inner.names(namespace))
+
+    async def append(
+        self,
+        name: TableName,
+        advances: Sequence[Advance],
+        *,
+        topic_id: str,
+        commit_id: str,
+        expect: str,
+    ) -> Appended:
+        async def act() -> Appended:
+            done = await self._inner.append(
+                name, advances, topic_id=topic_id, commit_id=commit_id, expect=expect
+            )
+            self._link.note("table", str(name), position=done.table.snapshot_id or 0)
+            return done
+
+        return await self._link.write(act)
+
+    async def move(self, name: TableName, *, topic_id: str, expect: str) -> TableView:
+        return await self._link.write(
+            lambda: self._inner.move(name, topic_id=topic_id, expect=expect)
+        )
+
+    async def replace(
+        self,
+        name: TableName,
+        replacement: Replacement,
+        *,
+        topic_id: str,
+        commit_id: str,
+        expect: str,
+    ) -> TableView:
+        return await self._link.write(
+            lambda: self._inner.replace(
+                name, replacement, topic_id=topic_id, commit_id=commit_id, expect=expect
+            )
+        )
+
+    async def files(
+        self, name: TableName, *, partition: int, start: int, end: int
+    ) -> list[DataFileView]:
+        return await self._link.read(
+            lambda: self._inner.files(name, partition=partition, start=start, end=end)
+        )
+
+    async def reachable(self, name: TableName) -> frozenset[str]:
+        return await self._link.read(lambda: self._inner.reachable(name))
+
+    async def drop(self, name: TableName, *, topic_id: str) -> None:
+        await self._link.write(lambda: self._inner.drop(name, topic_id=topic_id))
+
+    async def close(self) -> None:
+        pass
+
+
+class Worker:
+    """One life of a pipeline process."""
+
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        tables: MemoryTables,
+        table_faults: Faults,
+        options: PipelineOptions,
+        topics: Callable[[], Sequence[TopicView]],
+    ) -> None:
+        self.name = name
+        self.process = Process(name)
+        self.reports: list[RoundReport] = []
+        self.died: BaseException | None = None
+        self._world = world
+        dice = world.loop.dice(name)
+        self.clock = SimClock(
+            world.loop, start_s=dice.between(0, 1000), skew_ms=dice.number(-2_000, 2_000)
+        )
+
+        def link(to: str, faults: Faults) -> Link:
+            dice = world.loop.dice(f"{name}/{to}")
+            return Link(world.loop, self.process, dice, faults, world.journal)
+
+        objects = FaultyObjectStore(
+            link("objects", world.object_faults),
+            world.objects,
+            own=self.clock,
+            theirs=world.clock,
+        )
+        self.pipeline = Pipeline(
+            FaultyMetadataStore(link("meta", world.meta_faults), world.meta),
+            objects,
+            FaultyIndex(world, link("index", table_faults), topics),
+            FaultyTables(link("tables", table_faults), tables),
+            InlineEngine(objects),
+            clock=self.clock,
+            entropy=dice.entropy,
+            options=options,
+        )
+
+    def start(self) -> None:
+        """Run rounds for as long as the process lives."""
+        self._world.loop.spawn(self._live(), process=self.process, name=self.name)
+
+    async def _live(self) -> None:
+        try:
+            while True:
+                report = await self.pipeline.round()
+                self.reports.append(report)
+                self._note(report)
+                await asyncio.sleep(PAUSE_S)
+        except Exception as error:  # noqa: BLE001 - a bug, which the story reports
+            self.died = error
+
+    def _note(self, report: RoundReport) -> None:
+        loop, reached = self._world.loop, self._world.reached
+        loop.note(self.name, "round", report.created, report.adopted, len(report.all_obstacles))
+        if report.adopted:
+            reached.add("a task was taken over")
+        if report.forgotten:
+            reached.add("a record was forgotten")
+        if report.all_obstacles:
+            reached.add("a round met an obstacle")
+        if any(topic.replaced for topic in report.topics):
+            reached.add("files were replaced")
+        if any(topic.ended for topic in report.topics):
+            reached.add("a task came to its end")
