@@ -1,6 +1,7 @@
 """Our broker as a process: the command that a user would type, on loopback and a directory."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench.broker import HOST, Launch, ProcessBroker, free_ports
@@ -13,6 +14,7 @@ def launch_ours(
     http_port: int | None = None,
     broker_id: int | None = None,
     core: int | None = None,
+    settings: Sequence[str] = (),
 ) -> ProcessBroker:
     """Start our broker on this data directory without waiting for it."""
     free = free_ports(2)
@@ -25,6 +27,8 @@ def launch_ours(
     ]
     if broker_id is not None:
         command += ["--broker-id", str(broker_id)]
+    for setting in settings:
+        command += ["--set", setting]
     # Beside the data, not in it: a broker may want its directory to itself.
     log_path = data.with_name(f"{data.name}.log")
     return ProcessBroker(Launch("ours", command, port, log_path, core=core))

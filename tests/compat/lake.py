@@ -3,7 +3,8 @@
 Producers with every codec, idempotent and not, fill a topic while a consumer reads it and the
 pipeline turns it into a table. When the table has caught up, everything is consumed once more from
 data files. Both readings must be the same, record by record; the table, read by Spark SQL, DuckDB
-and PyIceberg through the catalog, must hold exactly the log, hostile records included.
+and PyIceberg through the catalog, must hold exactly the log, hostile records included. At the end
+the topics are deleted, and nothing of them may be left in the object store.
 """
 
 import argparse
@@ -23,7 +24,7 @@ from pathlib import Path
 import confluent_kafka
 import pyarrow as pa
 from bench.broker import HOST, Launch, ProcessBroker, free_ports
-from bench.ours import start_ours
+from bench.ours import launch_ours, start_ours
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.compat.lake_log import read_log, send_hostile
 from tests.compat.lake_producer import LakeJob
@@ -36,6 +37,10 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 FRESHNESS_MS = 1_000
 CAUGHT_UP_S = 900.0
 PATIENCE_S = 60.0
+SWEPT_S = 240.0
+IMPATIENT_BROKER = ("log.orphan_ttl_ms=4000", "log.grace_ms=2000", "log.sweep_interval_ms=1000")
+IMPATIENT_PIPELINE = ("pipeline.tidy_s=1", "pipeline.grace_ms=2000")
+OF_TOPICS = ("wal/", "compaction/", "tables/")
 LOG_APPEND_TIME_BIT = 8
 FOR_EVER = str((1 << 63) - 1)
 
@@ -63,11 +68,43 @@ def consume(bootstrap: str, topic: str, partitions: int, count: int) -> dict[int
     return {at: (counts[at], digests[at].hexdigest()) for at in digests}
 
 
-def start_pipeline(data: Path) -> ProcessBroker:
+def start_pipeline(data: Path, settings: Sequence[str] = ()) -> ProcessBroker:
     """The pipeline as its own process, with what it says in a file beside the data."""
     command = [sys.executable, "-m", "lakelog.cli.main", "pipeline", "--data", str(data)]
+    for setting in settings:
+        command += ["--set", setting]
     log_path = data.with_name(f"{data.name}-pipeline.log")
     return ProcessBroker(Launch("pipeline", [*command, "--interval", "1"], 0, log_path))
+
+
+def left_behind(data: Path) -> list[str]:
+    """Delete the topics, and wait until both sweepers are done; returns the keys that stay."""
+    broker = launch_ours(data, settings=IMPATIENT_BROKER)
+    pipeline = None
+    try:
+        broker.wait_ready()
+        pipeline = start_pipeline(data, IMPATIENT_PIPELINE)
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        for gone in admin.delete_topics([TOPIC, HOSTILE]).values():
+            gone.result()
+        began_s = time.monotonic()
+        while (left := keys_of(data)) and time.monotonic() - began_s < SWEPT_S:
+            assert pipeline.is_alive(), f"the pipeline has ended: {pipeline.log()}"
+            time.sleep(1.0)
+        print(f"{len(left)} objects were left after {time.monotonic() - began_s:.1f} s", flush=True)
+    finally:
+        if pipeline is not None:
+            pipeline.stop()
+        broker.stop()
+    return left
+
+
+def keys_of(data: Path) -> list[str]:
+    """What the object store holds of topics, checkpoints of the domain aside."""
+    objects = data / "objects"
+    files = (path for path in objects.rglob("*") if path.is_file())
+    keys = (path.relative_to(objects).as_posix() for path in files)
+    return sorted(key for key in keys if key.startswith(OF_TOPICS))
 
 
 def behind(http_port: int) -> Mapping[str, int]:
@@ -196,7 +233,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--partitions", type=int, default=8)
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="lakelog-lake-") as folder:
-        wrong = story(options, Path(folder) / "data")
+        data = Path(folder) / "data"
+        wrong = story(options, data)
+        wrong += [f"{key} was left behind" for key in left_behind(data)]
     for one in wrong:
         print(one)
     print("differs" if wrong else "the same in log, table and every engine")

@@ -14,7 +14,7 @@ from lakelog.cli.compose import Running, embedded_broker
 from lakelog.cli.consuming import Reading, consume
 from lakelog.cli.conversation import check
 from lakelog.cli.demo_clients import Placed, clients
-from lakelog.cli.demo_table import TableFigures, compacted, same_rows
+from lakelog.cli.demo_table import TableFigures, compacted, duckdb_count, same_rows
 from lakelog.cli.offsets import End, OffsetRange, Start
 from lakelog.cli.output import show, show_json
 from lakelog.cli.pipeline import check_pipeline
@@ -134,7 +134,13 @@ async def _tabled(
     loop = asyncio.get_running_loop()
     await loop.run_in_executor(None, same_rows, running, options.tables.namespace, TOPIC, placed)
     query_s = time.perf_counter() - began_s
-    say(f"The table has {len(placed):,} rows through the catalog, every one as it was sent")
+    say(f"PyIceberg reads {len(placed):,} rows through the catalog, every one as it was sent")
+    namespace = options.tables.namespace
+    counted = await loop.run_in_executor(None, duckdb_count, running, namespace, TOPIC)
+    if counted is not None:
+        if counted != len(placed):
+            raise Corrupt(f"DuckDB counts {counted} rows of {len(placed)}")
+        say(f"DuckDB counts {counted:,} rows")
     began_s = time.perf_counter()
     async with await Client.connect(running.address) as client:
         found: Placed = {}

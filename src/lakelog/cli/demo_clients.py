@@ -21,7 +21,8 @@ from lakelog.server.client import Client
 GROUP: Final = "demo-readers"
 QUIET_POLLS_MAX: Final = 30
 FLUSH_S: Final = 60.0
-QUEUED_MAX: Final = 100_000
+QUEUED_MAX: Final = 50_000
+CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 Placed: TypeAlias = dict[tuple[int, int], Record]
 """Records by partition and offset."""
@@ -76,7 +77,7 @@ class OwnClients:
 
 
 class ConfluentClients:
-    """librdkafka's producer, and a consumer of it in a group."""
+    """librdkafka's producers, one for each codec, and a consumer of it in a group."""
 
     name = "confluent-kafka"
     reader = f"the group {GROUP!r} of confluent-kafka"
@@ -93,33 +94,26 @@ class ConfluentClients:
         return await _on_thread(lambda: self._consume(topic, count))
 
     def _produce(self, topic: str, records: Sequence[Record]) -> Placed:
-        import confluent_kafka  # noqa: PLC0415 - only where it is installed
-
         placed: Placed = {}
-        producer = confluent_kafka.Producer(
-            {"bootstrap.servers": str(self._address), "compression.type": "lz4", "linger.ms": 20}
-        )
-        for record in records:
-
-            def told(error: Any, message: Any, record: Record = record) -> None:
-                if error is None:
-                    placed[message.partition(), message.offset()] = record
-
-            headers = [(key.decode(), value) for key, value in record.headers]
-            if len(producer) >= QUEUED_MAX:
-                producer.poll(0.1)
-            producer.produce(
-                topic,
-                record.value,
-                record.key,
-                timestamp=record.timestamp_ms,
-                headers=headers,
-                on_delivery=told,
-            )
-            producer.poll(0)
-        if producer.flush(FLUSH_S) or len(placed) != len(records):
+        producers = [self._producer(codec, at % 2 == 0) for at, codec in enumerate(CODECS)]
+        for number, record in enumerate(records):
+            _send(producers[number % len(producers)], topic, record, placed)
+        left = sum(producer.flush(FLUSH_S) for producer in producers)
+        if left or len(placed) != len(records):
             raise Unavailable(f"{len(placed)} of {len(records)} records were acknowledged")
         return placed
+
+    def _producer(self, codec: str, is_idempotent: bool) -> Any:
+        import confluent_kafka  # noqa: PLC0415 - only where it is installed
+
+        return confluent_kafka.Producer(
+            {
+                "bootstrap.servers": str(self._address),
+                "compression.type": codec,
+                "enable.idempotence": is_idempotent,
+                "linger.ms": 20,
+            }
+        )
 
     def _consume(self, topic: str, count: int) -> Placed:
         import confluent_kafka  # noqa: PLC0415 - only where it is installed
@@ -147,6 +141,24 @@ class ConfluentClients:
         finally:
             consumer.close()
         return placed
+
+
+def _send(producer: Any, topic: str, record: Record, placed: Placed) -> None:
+    def told(error: Any, message: Any) -> None:
+        if error is None:
+            placed[message.partition(), message.offset()] = record
+
+    if len(producer) >= QUEUED_MAX:
+        producer.poll(0.1)
+    producer.produce(
+        topic,
+        record.value,
+        record.key,
+        timestamp=record.timestamp_ms,
+        headers=[(key.decode(), value) for key, value in record.headers],
+        on_delivery=told,
+    )
+    producer.poll(0)
 
 
 def _record(message: Any) -> Record:

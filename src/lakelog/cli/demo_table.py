@@ -1,13 +1,16 @@
 """The table of the demo: compacted by the pipeline as a user would run it, then queried.
 
-The query goes through the broker's Iceberg catalog with PyIceberg, as any engine's would.
+Queries go through the broker's Iceberg catalog, as any engine's would: PyIceberg's, and DuckDB's
+where it is installed with its extensions.
 """
 
 import asyncio
+import importlib.util
 import json
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from lakelog.cli.compose import Running
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from lakelog.cli.demo_clients import Placed
 
 SPARK_S_MAX: Final = 300.0
+EXTENSIONS: Final = ("avro", "httpfs", "iceberg")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,28 @@ def same_rows(running: Running, namespace: str, topic: str, placed: "Placed") ->
         wanted = None if record is None else [record.timestamp_ms, record.key, record.value]
         if found != wanted:
             raise Corrupt(f"the row of offset {offset} of partition {partition} differs")
+
+
+def duckdb_count(running: Running, namespace: str, topic: str) -> int | None:
+    """How many rows DuckDB counts; None where it or an extension is not installed."""
+    places = [importlib.util.find_spec(f"duckdb_extension_{name}") for name in EXTENSIONS]
+    if importlib.util.find_spec("duckdb") is None or None in places:
+        return None
+    import duckdb  # noqa: PLC0415 - only where it is installed
+
+    with duckdb.connect() as connection:
+        for name, place in zip(EXTENSIONS, places, strict=True):
+            assert place is not None, "looked at above"
+            files = Path(str(place.origin)).parent / "extensions" / f"v{duckdb.__version__}"
+            connection.execute(f"LOAD '{files / f'{name}.duckdb_extension'}'")
+        connection.execute(
+            f"ATTACH '' AS lake (TYPE iceberg, ENDPOINT 'http://{running.http}/iceberg',"
+            " AUTHORIZATION_TYPE 'none')"
+        )
+        counting = f'SELECT count(*) FROM lake."{namespace}"."{topic}"'  # noqa: S608 - names of ours
+        found = connection.execute(counting).fetchone()
+    assert found is not None, "a count is one row"
+    return int(found[0])
 
 
 def _rows(rows: "pa.Table") -> "list[tuple[object, ...]]":

@@ -150,12 +150,18 @@ class PipelineSection:
     remote: str = ""  # of Spark Connect, as sc://HOST; then there is no master
     server: str = ""  # a broker's HTTP port, as http://HOST:PORT; empty: one that is found
     interval_s: float = 1.0  # from the beginning of a round to that of the next
+    tidy_s: float = 300.0  # how often old rows and files that nobody names are looked for
+    grace_ms: int = 600_000  # how long a file that nobody names stays for those who read it
     driver_memory_bytes: int = 1 << 30
     settings: Mapping[str, str] = field(default_factory=dict)  # further ones of Spark
 
     def __post_init__(self) -> None:
         if not self.interval_s > 0:
             raise ValueError("interval_s must be greater than 0")
+        if not self.tidy_s > 0:
+            raise ValueError("tidy_s must be greater than 0")
+        if self.grace_ms < 0:
+            raise ValueError("grace_ms must not be negative")
         if self.driver_memory_bytes < DRIVER_MEMORY_BYTES_MIN:
             raise ValueError(f"driver_memory_bytes must be at least {DRIVER_MEMORY_BYTES_MIN}")
 

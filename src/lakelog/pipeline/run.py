@@ -41,9 +41,6 @@ from lakelog.telemetry import event
 from lakelog.topics.cluster import ClusterRecord
 from lakelog.topics.pipeline_access import pipeline_token
 
-UPKEEP_S: Final = 300.0
-"""How often rows that are too old and files that nobody names are looked for."""
-
 FRUITLESS_MAX: Final = 3
 """So many rounds in a row that bring no task to its end, and catching up gives up."""
 
@@ -61,6 +58,8 @@ class Running:
     sweeper: FileSweeper
     clock: Clock
     spark: SparkOptions
+    tidy_s: float
+    """How often rows that are too old and files that nobody names are looked for."""
 
 
 def spark_options(options: Options) -> SparkOptions:
@@ -120,9 +119,10 @@ async def open_pipeline(
         stack.push_async_callback(pipeline.close)
         keeping = RetentionOptions(namespace=namespace)
         retention = TableRetention(objects, index, tables, clock, keeping)
-        sweeping = SweepOptions(namespaces=(namespace,))
+        sweeping = SweepOptions(namespaces=(namespace,), grace_ms=options.pipeline.grace_ms)
         sweeper = FileSweeper(meta, objects, index, tables, clock, sweeping)
-        yield Running(pipeline, engine, retention, sweeper, clock, spark)
+        tidy_s = options.pipeline.tidy_s
+        yield Running(pipeline, engine, retention, sweeper, clock, spark, tidy_s)
 
 
 async def run_rounds(running: Running, *, interval_s: float, heard: Heard) -> None:
@@ -185,7 +185,7 @@ async def _keep_warm(running: Running) -> None:
 
 async def _keep_tidy(running: Running) -> None:
     while True:
-        await asyncio.sleep(UPKEEP_S)
+        await asyncio.sleep(running.tidy_s)
         try:
             removed = await running.retention.apply_once()
             swept = await running.sweeper.sweep_once()
