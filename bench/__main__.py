@@ -20,7 +20,9 @@ from bench.results import Metric, Recorder, table, versions
 DRIVERS = {
     "b1": "bench.b1_produce",
     "b3": "bench.b3_fetch",
+    "b4": "bench.b4_catch_up",
     "b6": "bench.b6_compaction",
+    "b7": "bench.b7_freshness",
     "b8": "bench.b8_commit",
     "b9": "bench.b9_partitions",
     "b10": "bench.b10_connections",

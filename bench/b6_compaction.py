@@ -4,6 +4,10 @@ The peer is not Kafka but the library that writes our files: it gets a prepared 
 settings (zstd 1, row groups of 12 MiB) and has nothing to read, check or decode. Ours reads WAL
 objects, checks CRCs, decompresses, decodes and writes with statistics, and puts the file durably.
 MB are bytes of keys and values. Both run on one core; files of both go through the same store.
+
+Through Spark the same tasks run once more (`bench.compaction_engines`): one slot on one core
+against the same in process, two slots on two cores, a whole round of a thousand tiny streams beside
+a running broker, and the memory of one task.
 """
 
 import asyncio
@@ -14,6 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from bench import compaction_engines
 from bench.arena import Arena
 from bench.results import OURS, Metric, Sample
 from bench.wal_backlog import fill, open_objects
@@ -29,6 +34,7 @@ METRICS = (
     Metric("pyarrow_mb_cpu_s", "MB/cpu-s"),
     Metric("times_pyarrow", "x"),
     Metric("wall_mb_s", "MB/s"),
+    *compaction_engines.METRICS,
 )
 STREAMS = 4
 ROUNDS = 40
@@ -45,6 +51,8 @@ def run(arena: Arena) -> None:
             with arena.folder() as folder:
                 values = asyncio.run(measure(folder, codec))
             cell = f"{codec.name.lower()}, one core, in process"
+            arena.recorder.add(Sample(NAME, cell, OURS, number, values))
+        for cell, values in compaction_engines.measure(arena):
             arena.recorder.add(Sample(NAME, cell, OURS, number, values))
 
 

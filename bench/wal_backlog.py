@@ -19,6 +19,8 @@ from lakelog.wal.layout import Chunk, encode
 
 ZONE = "bench"
 BATCH_ROWS = 500
+ROW_BYTES = 219
+"""Key and value of a row, on the average."""
 FIRST_MS = 1_700_000_000_000
 
 
@@ -117,3 +119,8 @@ def task_of(stream: int, pieces: tuple[WalPiece, ...]) -> CompactionTask:
         pieces=pieces,
         key=f"compaction/v1/topic=bench/partition={stream - 1}/{stream}-1-1-bench.parquet",
     )
+
+
+def payload_bytes(task: CompactionTask) -> int:
+    """Return the bytes of keys and values that a task covers, about."""
+    return (task.end - task.start) * ROW_BYTES

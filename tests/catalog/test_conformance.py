@@ -35,6 +35,7 @@ from lakelog.catalog.port import (
 from lakelog.catalog.tables import external_tables
 from lakelog.clock import SystemClock
 from lakelog.model.failures import Conflict, NotFound, OutcomeUnknown, Refused
+from lakelog.records.table_schema import FIELD_IDS
 from lakelog.testing.memory_tables import MemoryTables
 
 KINDS = ("builtin", "sql", "rest", "memory")
@@ -109,6 +110,7 @@ def test_a_table_is_made_once_and_is_found_by_its_own_name(kind: str, tmp_path: 
             assert made.name == NAME
             assert made == await tables.create(DEFINITION) == await bed.tables().load(NAME)
             assert made.vector == {}
+            assert made.field_ids == FIELD_IDS
             others = [NAME.table.lower(), NAME.table.upper(), NAME.table.replace(".", "-")]
             for number, other in enumerate(others):
                 name = TableName("kafka", other)

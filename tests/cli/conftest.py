@@ -1,6 +1,7 @@
 """Running commands in this process, against a broker in this process."""
 
 import io
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,6 +23,16 @@ class Ran:
 
 
 Command = Callable[..., Ran]
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """A command writes its events to the standard error of its test, which then is gone."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 @pytest.fixture

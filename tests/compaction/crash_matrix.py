@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tests.compaction.crash_checks import Content, flaws
+from tests.compaction.pipeline_faults import send
 from tests.compaction.pipeline_world import EAGER, Place, sqlite_place
 
 from lakelog.catalog.port import CatalogLimits
@@ -67,6 +68,10 @@ class Story(StrEnum):
     """Its files are small and become one."""
     CLEANED = "cleaned"
     """Of its records the latest of each key stay."""
+    UNREADABLE = "unreadable"
+    """A batch in its first entry cannot be rows, and the entry becomes a segment."""
+    SEGMENT = "segment"
+    """The rows of a segment, which the table lacks, come before those of what follows it."""
 
 
 _TASK = (
@@ -84,6 +89,8 @@ REACHED = {
     Story.DROPPED: ("mark written", "mark aborted", "move table", "mark closed", "forget task"),
     Story.REWRITTEN: _TASK,
     Story.CLEANED: (*_TASK, "mark clean"),
+    Story.UNREADABLE: (*_TASK, "mark closed"),
+    Story.SEGMENT: _TASK,
 }
 """The effects of each story when nothing fails; a claim comes after another failure."""
 
@@ -268,17 +275,34 @@ async def _prepared(case: Case, folder: Path) -> AsyncIterator[Run]:
         limits = CatalogLimits(snapshots_kept=1, threads=2)
         await place.tables.close()
         place.tables = builtin_tables(place.meta, place.objects, clock, limits)
-        streams = [1] if case.story is Story.DROPPED else [1, 2]
+        alone = case.story in (Story.DROPPED, Story.UNREADABLE, Story.SEGMENT)
+        streams = [1] if alone else [1, 2]
         cleans = case.story is Story.CLEANED
         await place.topic("orders", streams, is_compacted=cleans, dirty_ratio_min=0.0)
         if case.story in (Story.REWRITTEN, Story.CLEANED):
             for _ in range(FILES):
                 await place.produce(*streams, batches=1, records=3)
                 await place.pipeline().round()
+        elif case.story in (Story.UNREADABLE, Story.SEGMENT):
+            await send(place, 1, "gxg")
+            if case.story is Story.SEGMENT:
+                await _made_segment(place)
+            await place.produce(1, batches=2)
         else:
             await place.produce(*streams, batches=3, records=3)
         content = await Content.of(place, is_cleaned=cleans)
         yield Run(case, place, clock, content, list(case.points))
+
+
+async def _made_segment(place: Place) -> None:
+    """Rounds until the first entry is a segment: the next task is for its rows."""
+    pipeline = place.pipeline()
+    for _ in range(ROUNDS_MAX):
+        await pipeline.round()
+        if "wal" not in await place.kinds(1):
+            return
+        await asyncio.sleep(EAGER.retry_ms / 1000)
+    raise AssertionError("no segment was made")
 
 
 async def run_case(case: Case, folder: Path) -> list[str]:
@@ -300,7 +324,8 @@ def singles() -> Iterator[Case]:
     for story, effects in REACHED.items():
         for effect, mode in product(effects, Mode):
             yield Case(story, (Point(effect, mode),))
-    for story, mode in product((Story.ORDINARY, Story.REWRITTEN, Story.CLEANED), Mode):
+    claimed = (Story.ORDINARY, Story.REWRITTEN, Story.CLEANED, Story.UNREADABLE, Story.SEGMENT)
+    for story, mode in product(claimed, Mode):
         crash = Point("mark written", Mode.CRASH_AFTER)
         yield Case(story, (crash, Point("claim task", mode)))
 

@@ -4,12 +4,26 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
+import msgspec
 from tests.compaction.pipeline_world import Place
+from tests.log.tables import accepted
+from tests.log.world import batch
+from tests.records.table_cases import Row, rows_of
 
 from lakelog.compaction.ports import Effects, Engine
 from lakelog.compaction.tasks import Answer, Task
+from lakelog.log.values import Wanted
 from lakelog.model.failures import Failure, Unavailable
 from lakelog.model.ids import DomainId
+from lakelog.records.acceptance import AcceptedBatch
+from lakelog.records.build import BatchOptions, Record, build_batch
+from lakelog.records.header import (
+    CRC_OFFSET,
+    BatchError,
+    batch_crc,
+    parse_header,
+    split_batches,
+)
 from lakelog.streams.objects import WalName
 from lakelog.wal.ids import object_key
 
@@ -90,3 +104,55 @@ async def damage(place: Place, stream: int, number: int = 0) -> str:
     content[piece.byte_start + piece.byte_length - 1] ^= 1
     await place.objects.put(key, [content])
     return key
+
+
+def undecodable() -> AcceptedBatch:
+    """A batch whose checksum is right and whose records are nonsense."""
+    good = accepted(memoryview(build_batch([Record(None, b"a", 5)] * 3, BatchOptions())))
+    broken = bytearray(good.data)
+    broken[61] = 0x7F  # the first record's length
+    broken[CRC_OFFSET : CRC_OFFSET + 4] = batch_crc(memoryview(broken)).to_bytes(4, "big")
+    return msgspec.structs.replace(good, data=memoryview(bytes(broken)))
+
+
+async def raw(place: Place, stream: int, start: int, end: int) -> bytes:
+    """The bytes of a stream's batches in [start, end)."""
+    parts = []
+    while start < end:
+        wanted = [Wanted(stream, start, 1 << 20)]
+        soon = place.world.soon()
+        (got,) = await place.node.log.read(wanted, bytes_max=1 << 20, deadline_s=soon)
+        for one in split_batches(memoryview(b"".join(bytes(part) for part in got.parts))):
+            header = parse_header(one)
+            start = header.base_offset + header.last_offset_delta + 1
+            if header.base_offset < end:
+                parts.append(bytes(one))
+    return b"".join(parts)
+
+
+UNREAD_MS = -1
+"""The timestamp of what stands for a batch that cannot be read."""
+
+
+async def rows_or_bytes(place: Place, stream: int) -> list[Row]:
+    """What a consumer gets of a stream; a batch that nobody can read is a row with its bytes."""
+    facts = place.node.log.facts(stream)
+    assert facts is not None
+    found: list[Row] = []
+    content = await raw(place, stream, facts.log_start, facts.head)
+    for one in split_batches(memoryview(content)):
+        base = parse_header(one).base_offset
+        try:
+            found += rows_of([(base, one)])
+        except BatchError:
+            found.append(Row(base, UNREAD_MS, False, None, bytes(one), []))
+    return [row for row in found if row.offset >= facts.log_start]
+
+
+async def send(place: Place, stream: int, pattern: str) -> None:
+    """One entry of good (g) and undecodable (x) batches, of three records each."""
+    batches = [
+        undecodable() if letter == "x" else batch(b"a%d" % at, b"b%d" % at, b"c%d" % at)
+        for at, letter in enumerate(pattern)
+    ]
+    await place.node.log.append([stream] * len(batches), batches, deadline_s=place.world.soon())

@@ -55,14 +55,13 @@ def _table_flaw(world: World) -> str | None:
 
 
 def _wants(world: World, offset: int) -> bool:
-    """Whether the log has rows here for the table: not trimmed, no segment, not cleaned away."""
+    """Whether the log has rows here for the table: not trimmed, not cleaned away."""
     index = world.stream
     if not index.alive or offset < index.log_start:
         return False
     (entry,) = [one for one in index.entries if one.start <= offset < one.end]
-    kind = entry_of(entry).kind
-    if kind is not FileKind.PARQUET:
-        return kind is FileKind.WAL
+    if entry_of(entry).kind is not FileKind.PARQUET:
+        return True
     emptied = world.record is not None and world.record.target is Target.CLEAN
     return has_rows(entry) and not (emptied and key_of(entry) in _replaced(world))
 
@@ -112,6 +111,8 @@ def is_good_end(world: World, setup: Setup) -> bool:
     if world.flying or world.sweep or any(one.at != "idle" for one in world.workers):
         return False
     if any(is_wal(one) for one in index.entries) or replaceable(index, setup):
+        return False
+    if index.entries and index.entries[-1].end > (world.table.vector or 0):
         return False
     if record is not None and (is_open(record) or not index.alive):
         return False

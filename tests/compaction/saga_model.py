@@ -114,6 +114,15 @@ SMALL = {
     "a segment first, trim": Setup(
         entries=2, pieces_max=1, budget=Budget(trim=1), quarantine=((0, 2),)
     ),
+    "rows of a segment, crash": Setup(
+        entries=2, pieces_max=2, budget=Budget(crash=1), quarantine=((0, 4),)
+    ),
+    "rows of a segment, rival": Setup(
+        entries=1, pieces_max=1, budget=Budget(rival=1), quarantine=((0, 2),)
+    ),
+    "rows of a segment, abort, foreign commit": Setup(
+        entries=1, pieces_max=1, budget=Budget(abort=1, foreign=1), quarantine=((0, 2),)
+    ),
     "rewrite, crash": Setup(entries=2, files=2, replaces=Target.REWRITE, budget=Budget(crash=1)),
     "rewrite, rival": Setup(entries=2, files=2, replaces=Target.REWRITE, budget=Budget(rival=1)),
     "rewrite, trim, retention": Setup(
@@ -161,6 +170,15 @@ LARGE = {
         entries=2, budget=Budget(lost=1, rival=1), tracks_ids=True
     ),
     "record lost, crash, trim": Setup(entries=2, budget=Budget(wipe=1, crash=1, trim=1)),
+    "rows of segments, record lost, crash": Setup(
+        entries=2, pieces_max=1, budget=Budget(wipe=1, crash=1), quarantine=((0, 2),)
+    ),
+    "rows of two segments, trim, rival": Setup(
+        entries=2, pieces_max=1, budget=Budget(trim=1, rival=1), quarantine=((0, 4),)
+    ),
+    "rows of a segment, drop, rival": Setup(
+        entries=1, pieces_max=1, budget=Budget(drop=1, rival=1), quarantine=((0, 2),)
+    ),
     "a segment first, rival, lost reply": Setup(
         entries=2, pieces_max=1, budget=Budget(rival=1, lost=1), quarantine=((0, 2),)
     ),

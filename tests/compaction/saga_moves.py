@@ -30,7 +30,7 @@ from tests.compaction.saga_world import (
 
 from lakelog.compaction.journal import TaskRecord, claim, create, held_by, is_open
 from lakelog.compaction.outputs import output_key
-from lakelog.compaction.plan import PlannedTask, Problem, TableAhead, Target
+from lakelog.compaction.plan import PlannedTask, Problem, SegmentsFirst, TableAhead, Target
 from lakelog.compaction.saga import (
     AppendSwap,
     CommitTable,
@@ -220,7 +220,7 @@ class Moves:
                 yield "wants to forget", world, Worker(at="plan act", request=Cas(version, None))
             return
         planned = self.rules.plan(worker.stream, worker.table, self.setup, self._wiped(world))
-        if isinstance(planned, Problem | TableAhead):
+        if isinstance(planned, Problem | TableAhead | SegmentsFirst):
             if worker.version == world.version:  # otherwise a task ran while it looked
                 raise Impossible(f"planner: {planned}")
             yield "planned from old views", world, Worker()

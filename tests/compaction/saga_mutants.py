@@ -3,7 +3,19 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from tests.compaction.saga_world import Budget, Commit, Exchange, Rules, Setup, Stored, Table
+from tests.compaction.saga_world import (
+    Budget,
+    Commit,
+    Exchange,
+    Index,
+    Planned,
+    Rules,
+    Setup,
+    Stored,
+    Table,
+    entry_of,
+    plan_entries,
+)
 
 from lakelog.compaction.journal import Held, TaskRecord, TaskState
 from lakelog.compaction.plan import Target
@@ -24,7 +36,7 @@ from lakelog.compaction.saga import (
     next_step,
 )
 from lakelog.domain.events import Swap
-from lakelog.streams.objects import FileName, digest
+from lakelog.streams.objects import FileKind, FileName, digest
 
 Decide = Callable[[Seen, Held, Fact | None, Table], Step]
 
@@ -169,6 +181,12 @@ def named_unless_aborted(file: Stored, record: TaskRecord | None) -> bool:
     return Rules().may_be_named(file, record)
 
 
+def past_segments(index: Index, table: Table, setup: Setup, wiped: bool) -> Planned:
+    """Segments are none of the table's business."""
+    left = tuple(one for one in index.entries if entry_of(one).kind is not FileKind.SEGMENT)
+    return plan_entries(index._replace(entries=left), table, setup)
+
+
 def _small(**budget: int) -> Setup:
     return Setup(entries=1, pieces_max=1, budget=Budget(**budget), states_max=300_000)
 
@@ -217,8 +235,11 @@ REPLACING_MUTANTS = (
 )
 """Those of tasks that replace files of the table."""
 
+_SEGMENT = Setup(entries=2, pieces_max=1, quarantine=((0, 2),), states_max=300_000)
+
 MUTANTS = (
     *REPLACING_MUTANTS,
+    Mutant("what follows a segment is appended before it", Rules(plan=past_segments), _SEGMENT),
     Mutant("swap before commit", Rules(next_step=swap_first), _small()),
     Mutant(
         "commit on whatever snapshot there is",

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from lakelog.catalog.port import DataFileView
+from lakelog.compaction.backfill import plan_backfill
 from lakelog.compaction.journal import Held, Lease, TaskRecord
 from lakelog.compaction.outputs import may_be_named, parse_output_key
 from lakelog.compaction.plan import (
@@ -20,6 +21,7 @@ from lakelog.compaction.plan import (
     PlannedTask,
     PlanOptions,
     Problem,
+    SegmentsFirst,
     StreamColumns,
     StreamName,
     TableAhead,
@@ -41,7 +43,7 @@ LEASE: Final = Lease("worker", 0)
 EMPTY: Final = "0"
 """What the attempt of a file without rows begins with."""
 NOW_MS: Final = 1 << 40
-Planned = PlannedTask | NothingDue | TableAhead | Problem
+Planned = PlannedTask | NothingDue | TableAhead | SegmentsFirst | Problem
 
 
 class Stored(NamedTuple):
@@ -149,6 +151,7 @@ class Setup:
     pieces_max: int = 2
     tracks_ids: bool = False
     quarantine: tuple[tuple[int, int], ...] = ()
+    """What becomes a segment before its rows are in the table."""
     states_max: int = 1_500_000
 
 
@@ -204,20 +207,29 @@ def _replacement(chosen: tuple[Stored, ...], table: Table, setup: Setup) -> Plan
     return replacement(NAME, entries, files, target=setup.replaces, now_ms=NOW_MS)
 
 
+def plan_entries(index: Index, table: Table, setup: Setup) -> Planned:
+    """What is due of the WAL entries."""
+    return plan_stream(
+        NAME,
+        columns_of(index),
+        vector=table.vector,
+        quarantine=setup.quarantine,
+        options=PlanOptions(pieces_max=setup.pieces_max),
+        now_ms=NOW_MS,
+    )
+
+
 def _plan(index: Index, table: Table, setup: Setup, wiped: bool) -> Planned:
     """As the pipeline plans: when the table is ahead, with the file that the table has."""
     chosen = replaceable(index, setup)
     if chosen:
         return _replacement(chosen, table, setup)
     columns = columns_of(index)
-    found = plan_stream(
-        NAME,
-        columns,
-        vector=table.vector,
-        quarantine=setup.quarantine,
-        options=PlanOptions(pieces_max=setup.pieces_max),
-        now_ms=NOW_MS,
-    )
+    found = plan_entries(index, table, setup)
+    if isinstance(found, SegmentsFirst | NothingDue):
+        options = PlanOptions(pieces_max=setup.pieces_max)
+        vector = table.vector
+        return plan_backfill(NAME, columns, vector=vector, options=options, now_ms=NOW_MS) or found
     if not isinstance(found, TableAhead) or not wiped:
         return found
     (file,) = [one for one in table.files if one.start <= found.start < one.end]

@@ -10,6 +10,7 @@ from lakelog.domain.events import Swap
 from lakelog.domain.outcomes import Swapped
 from lakelog.model.failures import Conflict, NotFound
 from lakelog.model.ids import TopicId
+from lakelog.records.table_schema import FIELD_IDS
 from lakelog.streams.objects import FileKind, FileName, WalName, digest
 from lakelog.wal.ids import make_wal_id
 
@@ -75,6 +76,7 @@ class Table:
             vector={} if self.offset is None else {0: self.offset},
             properties={TOPIC_PROPERTY: self.name.table, TOPIC_ID_PROPERTY: self.topic_id},
             snapshots=(),
+            field_ids=FIELD_IDS,
         )
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.compaction.backfill import plan_backfill
+from lakelog.compaction.backfill import ends_in_segment, plan_backfill
 from lakelog.compaction.plan import (
     PlannedTask,
     PlanOptions,
@@ -79,6 +79,23 @@ def test_one_segment_is_taken_however_large_it_is() -> None:
     found = plan_backfill(NAME, columns("ss"), vector=None, options=small, now_ms=0)
     assert isinstance(found, PlannedTask)
     assert (found.start, found.end) == (0, 10)
+
+
+def test_it_is_as_urgent_as_what_waits_behind_it() -> None:
+    waits, alone = plan("sw", None), plan("s", None)
+    assert isinstance(waits, PlannedTask)
+    assert isinstance(alone, PlannedTask)
+    assert (waits.oldest_ms, alone.oldest_ms) == (0, 99)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "expected"),
+    [("", False), ("w", False), ("s", True), ("psw", True), ("spw", False), ("p", False)],
+)
+def test_segments_may_be_lacking_where_no_data_file_follows_them(
+    kinds: str, expected: bool
+) -> None:
+    assert ends_in_segment(columns(kinds)) is expected
 
 
 @given(st.text("wsp", max_size=12))

@@ -47,3 +47,8 @@ def test_every_task_is_in_one_bin_and_bins_are_few_and_balanced(
     costs = [options.task_ms + size // options.bytes_per_ms for size in sizes]
     loads = [sum(costs[place] for place in one) for one in bins]
     assert max(loads) <= sum(costs) / len(bins) + max(costs)
+
+
+def test_work_that_is_worth_it_uses_every_slot() -> None:
+    assert len(pack([20 * MIB] * 8, slots=2, options=OPTIONS)) == 2
+    assert len(pack([20 * MIB] * 8, slots=8, options=OPTIONS)) == 8

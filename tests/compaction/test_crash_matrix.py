@@ -13,11 +13,11 @@ from lakelog.compaction.saga import EFFECTS
 PAIR_STEP = 499
 """A prime, so that the pairs taken are of all kinds."""
 
-REPLACING_STEP = 4
-REPLACING = (Story.REWRITTEN, Story.CLEANED)
+SAMPLE_STEP = 4
+SAMPLED = (Story.REWRITTEN, Story.CLEANED, Story.UNREADABLE, Story.SEGMENT)
 SINGLES = [
-    *(case for case in singles() if case.story not in REPLACING),
-    *[case for case in singles() if case.story in REPLACING][::REPLACING_STEP],
+    *(case for case in singles() if case.story not in SAMPLED),
+    *[case for case in singles() if case.story in SAMPLED][::SAMPLE_STEP],
 ]
 
 

@@ -10,6 +10,7 @@ from lakelog.compaction.plan import (
     PlannedTask,
     PlanOptions,
     Problem,
+    SegmentsFirst,
     StreamColumns,
     StreamName,
     TableAhead,
@@ -57,7 +58,7 @@ def plan(
     vector: int | None = None,
     quarantine: tuple[tuple[int, int], ...] = (),
     options: PlanOptions = OPTIONS,
-) -> PlannedTask | NothingDue | TableAhead | Problem:
+) -> PlannedTask | NothingDue | TableAhead | SegmentsFirst | Problem:
     return plan_stream(
         NAME, made, vector=vector, quarantine=quarantine, options=options, now_ms=NOW_MS
     )
@@ -134,10 +135,21 @@ def test_what_was_trimmed_before_it_was_compacted_is_a_gap_of_the_table() -> Non
     assert (found.start, found.expected) == (6, 4)
 
 
-def test_what_is_kept_as_a_segment_is_a_gap_of_the_table() -> None:
-    made = columns((0, 4, PARQUET), (4, 6, SEGMENT), (6, 9, WAL), time_ms=0)
-    found = task(made, vector=4)
-    assert (found.start, found.end, found.expected) == (6, 9, 4)
+@pytest.mark.parametrize("vector", [None, 4, 5])
+def test_the_rows_of_a_segment_come_before_those_of_what_follows_it(vector: int | None) -> None:
+    made = columns((4, 6, SEGMENT), (6, 9, WAL), time_ms=0)
+    assert plan(made, vector) == SegmentsFirst()
+    assert task(made, vector=6).start == 6
+    fresh = columns((4, 6, SEGMENT), (6, 9, WAL))
+    assert plan(fresh, vector) == NothingDue()
+
+
+def test_what_becomes_a_segment_waits_for_no_other_because_the_vector_stays() -> None:
+    made = columns((0, 4, PARQUET), (4, 6, SEGMENT), (6, 8, WAL), (8, 9, WAL), time_ms=0)
+    found = task(made, vector=4, quarantine=((6, 7),))
+    assert (found.target, found.start, found.end) == (Target.LOG, 6, 8)
+    made = columns((0, 4, PARQUET), (4, 6, SEGMENT), (6, 8, SEGMENT), (8, 9, WAL), time_ms=0)
+    assert plan(made, 4, ((6, 7),)) == SegmentsFirst()
 
 
 def test_a_range_ends_before_a_file() -> None:

@@ -3,9 +3,8 @@
 import asyncio
 from dataclasses import replace
 
-import msgspec
 from tests.catalog.kit import Fault, FaultyMeta, FaultyObjects, Weather
-from tests.compaction.pipeline_faults import Down, Seeing, damage, wal_key
+from tests.compaction.pipeline_faults import Down, Seeing, damage, raw, undecodable, wal_key
 from tests.compaction.pipeline_world import (
     EAGER,
     NAMESPACE,
@@ -15,7 +14,6 @@ from tests.compaction.pipeline_world import (
     run,
     states,
 )
-from tests.log.tables import accepted
 
 from lakelog.catalog.port import Advance, DataFileFacts, TableName
 from lakelog.catalog.tables import builtin_tables
@@ -24,11 +22,7 @@ from lakelog.compaction.inline import InlineEngine
 from lakelog.compaction.journal import TaskState, decode_record, task_key
 from lakelog.domain.events import Swap
 from lakelog.domain.outcomes import Swapped
-from lakelog.log.values import Wanted
 from lakelog.model.failures import OutcomeUnknown
-from lakelog.records.acceptance import AcceptedBatch
-from lakelog.records.build import BatchOptions, Record, build_batch
-from lakelog.records.header import CRC_OFFSET, batch_crc, parse_header, split_batches
 
 
 def test_a_damaged_object_stops_its_stream_alone_and_is_named() -> None:
@@ -144,30 +138,6 @@ def test_an_engine_or_an_index_that_is_down_is_reported_and_caught_up_with() -> 
         await assert_exact(place, "orders", 0, 1)
 
     run(scenario)
-
-
-def undecodable() -> AcceptedBatch:
-    """A batch whose checksum is right and whose records are nonsense."""
-    good = accepted(memoryview(build_batch([Record(None, b"a", 5)] * 3, BatchOptions())))
-    broken = bytearray(good.data)
-    broken[61] = 0x7F  # the first record's length
-    broken[CRC_OFFSET : CRC_OFFSET + 4] = batch_crc(memoryview(broken)).to_bytes(4, "big")
-    return msgspec.structs.replace(good, data=memoryview(bytes(broken)))
-
-
-async def raw(place: Place, stream: int, start: int, end: int) -> bytes:
-    """The bytes of a stream's batches in [start, end)."""
-    parts = []
-    while start < end:
-        wanted = [Wanted(stream, start, 1 << 20)]
-        soon = place.world.soon()
-        (got,) = await place.node.log.read(wanted, bytes_max=1 << 20, deadline_s=soon)
-        for one in split_batches(memoryview(b"".join(bytes(part) for part in got.parts))):
-            header = parse_header(one)
-            start = header.base_offset + header.last_offset_delta + 1
-            if header.base_offset < end:
-                parts.append(bytes(one))
-    return b"".join(parts)
 
 
 def test_a_batch_that_cannot_be_rows_is_kept_as_it_is_and_the_others_are_in_the_table() -> None:

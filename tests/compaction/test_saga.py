@@ -39,7 +39,7 @@ from lakelog.compaction.saga import (
 from lakelog.compaction.views import StreamView, TableView
 from lakelog.domain.events import Swap
 from lakelog.model.ids import TopicId
-from lakelog.streams.objects import digest
+from lakelog.streams.objects import FileKind, FileName, digest
 
 LIVE = stream_of(*PIECES)
 WRITTEN = at(TaskState.PARQUET_WRITTEN)
@@ -71,6 +71,28 @@ def test_a_holder_of_another_lease_stops() -> None:
 
 
 # CREATED
+
+
+IN_SEGMENTS = tuple(
+    replace(one, name=FileName(FileKind.SEGMENT, f"s{one.start}")) for one in PIECES
+)
+
+
+def test_a_task_for_the_table_reads_segments_and_leaves_them_in_the_index() -> None:
+    there = stream_of(*IN_SEGMENTS, wal_entry(10, 12))
+    assert step(CREATED, stream=there) == WriteFile(CREATED, IN_SEGMENTS)
+    assert isinstance(step(WRITTEN, table=table_at(4), stream=there), CommitTable)
+    assert marked(step(COMMITTED, stream=there)) == (TaskState.INDEX_SWAPPED, "mark swapped")
+    swapped = at(TaskState.INDEX_SWAPPED)
+    assert marked(step(swapped, stream=there)) == (TaskState.WAL_GC_READY, "mark ready")
+    trimmed = stream_of(*IN_SEGMENTS[1:])
+    assert marked(step(CREATED, stream=trimmed)) == (TaskState.CLOSED, "mark closed")
+
+
+def test_segments_are_no_input_of_a_segment_nor_beside_wal_entries() -> None:
+    assert isinstance(step(SEGMENT, stream=stream_of(*IN_SEGMENTS)), Stuck)
+    mixed = stream_of(IN_SEGMENTS[0], *PIECES[1:])
+    assert isinstance(step(CREATED, stream=mixed), Stuck)
 
 
 def test_a_new_task_writes_the_entries_of_its_range() -> None:

@@ -1,5 +1,6 @@
 """In the end the object store holds exactly what is referenced, whatever happened before."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
@@ -64,11 +65,22 @@ async def swept(place: SweepPlace) -> set[str]:
     return await place.guard.keys() - set(await place.guard.named())
 
 
+async def saved(place: SweepPlace) -> None:
+    """The broker has no checkpoint under way: a put that is cancelled may land after its end."""
+    seen = await place.vault.pointer()
+    unchanged = 0
+    while unchanged < 5:
+        await asyncio.sleep(0.05)
+        before, seen = seen, await place.vault.pointer()
+        unchanged = unchanged + 1 if seen == before else 0
+
+
 async def tidied(place: SweepPlace) -> set[str]:
     """What is left that nothing references, when the broker is gone and its domain tidied up.
 
     What a domain keeps for some time, archives and traces of how far its log came, is too old.
     """
+    await saved(place)
     await place.world.close()
     place.world.nodes.clear()
     await place.vault.tidy(now_ms=place.later.now_ms() + DAYS_MS)

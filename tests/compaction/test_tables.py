@@ -20,6 +20,7 @@ from lakelog.compaction.tables import (
 )
 from lakelog.compaction.views import TableView
 from lakelog.records.table_facts import ColumnFacts
+from lakelog.records.table_schema import FIELD_IDS
 
 TIMES = ColumnFacts("timestamp", 3, 40, 6, 0, 1000, 9000)
 FULL = replace(FACTS, columns=(*FACTS.columns, TIMES))
@@ -28,7 +29,7 @@ FILE = replace(file_of(CREATED), facts=FULL)
 
 def table(properties: dict[str, str]) -> CatalogView:
     name = TableName("lakelog", "t")
-    return CatalogView(name, "u", "u:1", "l", "m", 1, {3: 4}, properties, ())
+    return CatalogView(name, "u", "u:1", "l", "m", 1, {3: 4}, properties, (), FIELD_IDS)
 
 
 def test_the_file_is_told_by_what_was_measured() -> None:

@@ -10,7 +10,7 @@ from tests.log.tables import accepted
 
 from lakelog.catalog.port import Replacement, TableName
 from lakelog.compaction.inline import InlineEngine
-from lakelog.compaction.journal import Cleaned, decode_record, task_key
+from lakelog.compaction.journal import TASKS, Cleaned, decode_record, task_key
 from lakelog.compaction.options import PipelineOptions
 from lakelog.compaction.rewrite_plan import RewriteOptions
 from lakelog.compaction.rounds import Pipeline
@@ -224,7 +224,7 @@ def test_a_scan_beside_holds_up_no_round() -> None:
     run(scenario)
 
 
-def test_a_scan_that_fails_is_reported_and_its_stream_waits() -> None:
+def test_a_file_that_cannot_be_scanned_is_reported_once_and_holds_up_nothing_new() -> None:
     async def scenario(place: Place) -> None:
         await place.topic("latest", [1], is_compacted=True, dirty_ratio_min=0.0)
         await filed(place, 1, (b"a", b"1"), (b"a", b"2"))
@@ -237,7 +237,14 @@ def test_a_scan_that_fails_is_reported_and_its_stream_waits() -> None:
         await pipeline.settled()
         (obstacle,) = (await pipeline.round()).all_obstacles
         assert key in obstacle.reason
+        record = decode_record((await place.meta.range(TASKS))[0].value)
+        assert record.quarantine == ((0, 2),)
+        await send(place, 1, (b"a", b"3"))
+        for _ in range(3):
+            assert not (await pipeline.round()).all_obstacles
+            await pipeline.settled()
         assert (await pipeline.round()).is_idle
+        assert len(await place.kinds(1)) == 2  # what is new is in a data file all the same
         await pipeline.close()
 
     run(scenario)

@@ -13,7 +13,7 @@ from lakelog.compaction.outputs import is_made_for, parse_output_key
 from lakelog.compaction.plan import Target
 from lakelog.compaction.records import Stored
 from lakelog.compaction.saga import InputsGone, Unreadable, WriteFile, Written
-from lakelog.compaction.segment_tasks import SegmentResult, SegmentTask
+from lakelog.compaction.segment_tasks import RowsResult, RowsTask, SegmentResult, SegmentTask
 from lakelog.compaction.tasks import (
     CompactionFailure,
     CompactionResult,
@@ -75,6 +75,47 @@ def test_files_are_replaced_by_one(target: Target, kept: bytes | None) -> None:
         ("c", True),
     ]
     assert task.kept == kept
+
+
+def segment_pieces() -> tuple[IndexEntry, ...]:
+    names = [FileName(FileKind.SEGMENT, key) for key in ("a", "b", "c")]
+    return tuple(replace(entry, name=name) for entry, name in zip(PIECES, names, strict=True))
+
+
+def test_segments_become_rows_for_the_table() -> None:
+    write = Write(Holding(Stored(CREATED, 1)), WriteFile(CREATED, segment_pieces()))
+    task = made(write)
+    assert isinstance(task, RowsTask)
+    assert (task.start, task.end, task.batch_bytes_max) == (4, 10, 77)
+    assert [(one.key, one.size_bytes) for one in task.pieces] == [(k, 100) for k in "abc"]
+    assert task.key.endswith(".parquet")
+    fact = fact_of(write, RowsResult("7-1", "ab", task.key, FACTS, 9, ((4, 6),)))
+    assert isinstance(fact, Written)
+    assert is_made_for(CREATED, fact.file)
+    assert fact.file.facts == FACTS
+
+
+def test_what_is_written_for_a_table_gets_the_ids_of_its_columns() -> None:
+    ids = (("offset", 70), ("value", 71))
+    rewrite = replace(CREATED, target=Target.REWRITE, inputs=("a",))
+    for record, pieces in (
+        (CREATED, PIECES),
+        (CREATED, segment_pieces()),
+        (rewrite, file_pieces()),
+    ):
+        write = Write(Holding(Stored(record, 1)), WriteFile(record, pieces))
+        task = task_of(write, attempt="ab", domain=3, message_bytes_max=7, field_ids=ids)
+        assert not isinstance(task, SegmentTask)
+        assert task.field_ids == ids
+
+
+def test_a_bad_batch_close_behind_another_takes_more_along_but_of_a_file_nothing() -> None:
+    record = replace(CREATED, quarantine=((2, 4),))
+    fact = fact_of(write_of(record), failure(Trouble.UNREADABLE))
+    assert fact == Unreadable("wal/x: bad", (5, 9))
+    rewrite = replace(record, target=Target.REWRITE, inputs=("a",))
+    write = Write(Holding(Stored(rewrite, 1)), WriteFile(rewrite, file_pieces()))
+    assert fact_of(write, failure(Trouble.UNREADABLE)) == Unreadable("wal/x: bad", (5, 6))
 
 
 def failure(trouble: Trouble) -> CompactionFailure:

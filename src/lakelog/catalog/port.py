@@ -168,6 +168,8 @@ class TableView:
     vector: Mapping[int, int]
     properties: Mapping[str, str]
     snapshots: tuple[SnapshotView, ...]
+    field_ids: Mapping[str, int]
+    """The ids of a topic's columns by path, as this table numbers those that it has of them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,14 @@ Works on tables of any PyIceberg catalog and imports nothing of the library itse
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from lakelog.catalog.locations import Locations
 from lakelog.catalog.offsets import parse_vector
 from lakelog.catalog.port import OFFSETS_PROPERTY, DataFileView, SnapshotView, TableName, TableView
 from lakelog.model.failures import Corrupt, NotFound, Unavailable
+from lakelog.records.table_schema import FIELD_IDS
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import ManifestEntry, ManifestFile
@@ -60,7 +61,18 @@ def view_of(table: "Table") -> TableView:
         vector=vector_of(table),
         properties=dict(table.properties),
         snapshots=tuple(_snapshot_view(one) for one in table.metadata.snapshots),
+        field_ids=_field_ids(table),
     )
+
+
+def _field_ids(table: "Table") -> dict[str, int]:
+    """Also of a table that lacks some: it may be a stranger's, or going."""
+    schema = table.schema()
+    found = {}
+    for path in FIELD_IDS:
+        with suppress(ValueError):
+            found[path] = schema.find_field(path).field_id
+    return found
 
 
 @contextmanager

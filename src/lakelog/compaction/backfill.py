@@ -42,6 +42,7 @@ def plan_backfill(
         return Problem(f"the table reaches to {vector}, into a segment that begins at {start}")
     others = np.flatnonzero(columns.kinds[first:] != FileKind.SEGMENT)
     stop = first + int(others[0]) if len(others) else len(columns.kinds)
+    waiting_ms = columns.object_times_ms[columns.kinds == FileKind.WAL].tolist()
     sizes = np.cumsum(columns.byte_lengths[first:stop])
     count = max(1, int(np.searchsorted(sizes, options.bytes_max, side="right")))
     return PlannedTask(
@@ -55,7 +56,17 @@ def plan_backfill(
         expected=vector,
         input_bytes=int(sizes[count - 1]),
         entry_count=count,
-        oldest_ms=now_ms,  # a segment's entry knows no time; what waits behind it is not held up
+        oldest_ms=min([now_ms, *waiting_ms]),  # a segment knows no time, what waits behind it does
         planned_ms=now_ms,
         trigger=Trigger.AGE,
     )
+
+
+def ends_in_segment(columns: StreamColumns) -> bool:
+    """Whether what is before the WAL entries ends with a segment, which the table may lack.
+
+    Segments that a data file follows are in the table, because rows are appended in order.
+    """
+    is_wal = columns.kinds == FileKind.WAL
+    before = int(is_wal.argmax()) if is_wal.any() else len(is_wal)
+    return before > 0 and int(columns.kinds[before - 1]) == FileKind.SEGMENT

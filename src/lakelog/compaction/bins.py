@@ -2,8 +2,8 @@
 
 A task of the engine costs 25 to 30 ms however little it does, so a thousand small compaction tasks
 share a few: a bin holds about a target file's bytes, or a second of work, and there are at most a
-few bins a slot. Large tasks are placed first, each into the lightest bin, so that no slot waits
-long for the last one.
+few bins a slot; work that is worth it is spread over all slots. Large tasks are placed first, each
+into the lightest bin, so that no slot waits long for the last one.
 """
 
 from collections.abc import Sequence
@@ -17,6 +17,8 @@ class BinOptions:
 
     bins_per_slot_max: int = 3
     work_ms_min: int = 1000
+    spread_ms_min: int = 200
+    """Less work than this is not worth a second task of the engine."""
     bytes_target: int = 256 << 20
     bytes_per_ms: int = 100_000
     """About what a core decodes and writes; only the proportion to `task_ms` matters."""
@@ -52,5 +54,6 @@ def _bin_count(total_bytes: int, total_ms: int, tasks: int, slots: int, options:
     """Enough bins that each has its share of work, not more than slots can use, none empty."""
     by_work = total_ms // options.work_ms_min
     by_bytes = total_bytes // options.bytes_target
-    wanted = max(1, by_work, by_bytes)
+    by_slots = min(slots, total_ms // options.spread_ms_min)
+    wanted = max(1, by_work, by_bytes, by_slots)
     return min(wanted, slots * options.bins_per_slot_max, tasks)

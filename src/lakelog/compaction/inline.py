@@ -8,7 +8,8 @@ from typing import assert_never
 from lakelog.compaction.cleaning import CleaningPlan
 from lakelog.compaction.cleaning_worker import ScanAnswer, scan
 from lakelog.compaction.rewrite_worker import rewrite
-from lakelog.compaction.segment_tasks import SegmentTask
+from lakelog.compaction.segment_rows import compact_rows
+from lakelog.compaction.segment_tasks import RowsTask, SegmentTask
 from lakelog.compaction.segment_worker import compact_segment
 from lakelog.compaction.tasks import Answer, CompactionTask, RewriteTask, Task
 from lakelog.compaction.waits import together
@@ -50,5 +51,7 @@ class InlineEngine:
                     return await rewrite(self._objects, task, pool=self._pool)
                 case SegmentTask():
                     return await compact_segment(self._objects, task, pool=self._pool)
+                case RowsTask():
+                    return await compact_rows(self._objects, task, pool=self._pool)
                 case _:
                     assert_never(task)

@@ -6,6 +6,7 @@ is refused, the task is another's, and the look after the job finds it.
 """
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 
 from lakelog.clock import Entropy
@@ -14,13 +15,17 @@ from lakelog.compaction.looks import Holding, look_beside
 from lakelog.compaction.plan import Target
 from lakelog.compaction.ports import Engine, TopicView
 from lakelog.compaction.saga import WriteFile, next_step
+from lakelog.compaction.segment_tasks import RowsResult
 from lakelog.compaction.shop import Shop
 from lakelog.compaction.tally import Tally
-from lakelog.compaction.tasks import MESSAGE_BYTES_MAX, Answer, CompactionFailure
+from lakelog.compaction.tasks import MESSAGE_BYTES_MAX, Answer, CompactionFailure, Task
 from lakelog.compaction.waits import reading, together
 from lakelog.compaction.writing import ATTEMPT_BYTES, Job, Write, fact_of, task_of
 from lakelog.log.log import domain_of
 from lakelog.model.failures import Failure
+from lakelog.telemetry import event
+
+_log = logging.getLogger("lakelog.compaction")
 
 RENEWALS_PER_LEASE = 3
 """How often a lease is renewed before it would run out."""
@@ -60,16 +65,38 @@ class Desk:
 
     async def run(self, job: Job, topics: Mapping[str, TopicView]) -> None:
         """Have the files of a job written; each task then knows what became of its own."""
-        writes = job.writes
-        tasks = [
-            task_of(
-                write,
-                attempt=self._entropy.token(ATTEMPT_BYTES).hex(),
-                domain=domain_of(write.holding.stream, self._shop.options.domains),
-                message_bytes_max=_message_bytes_max(topics, write),
-            )
-            for write in writes
+        found = await together(self._task(write, topics) for write in job.writes)
+        asked = [
+            (write, task) for write, task in zip(job.writes, found, strict=True) if task is not None
         ]
+        try:
+            await self._ask([write for write, _ in asked], [task for _, task in asked])
+        finally:
+            for write in job.writes:
+                self._leased.pop(write.holding.stream, None)
+
+    async def _task(self, write: Write, topics: Mapping[str, TopicView]) -> Task | None:
+        """What the engine is asked for; None while the ids of the table's columns are unknown."""
+        record = write.step.record
+        field_ids: tuple[tuple[str, int], ...] = ()
+        try:
+            if record.target is not Target.LOG:
+                field_ids = await self._shop.field_ids(record.topic, record.topic_id)
+        except Failure as error:
+            reason = f"its table: {type(error).__name__}: {error}"
+            self._tally.hinder(reason, topic=record.topic, partition=record.partition)
+            return None
+        return task_of(
+            write,
+            attempt=self._entropy.token(ATTEMPT_BYTES).hex(),
+            domain=domain_of(write.holding.stream, self._shop.options.domains),
+            message_bytes_max=_message_bytes_max(topics, write),
+            field_ids=field_ids,
+        )
+
+    async def _ask(self, writes: Sequence[Write], tasks: Sequence[Task]) -> None:
+        if not tasks:
+            return
         try:
             async with self._places:
                 answers = await self._shop.effects.do(
@@ -78,14 +105,11 @@ class Desk:
                 )
             assert len(answers) == len(tasks), (len(answers), len(tasks))
         except Failure as error:
-            for topic in job.topics:
+            for topic in {write.holding.record.topic: None for write in writes}:
                 self._tally.hinder(f"the engine: {type(error).__name__}: {error}", topic=topic)
         else:
             for write, answer in zip(writes, answers, strict=True):
                 self._take(write, answer)
-        finally:
-            for write in writes:
-                self._leased.pop(write.holding.stream, None)
 
     async def renew(self) -> None:
         """Keep the leases of tasks that wait for their files, until this is cancelled."""
@@ -112,8 +136,25 @@ class Desk:
             self._tally.hinder(fact, topic=record.topic, partition=record.partition)
         else:
             write.holding.fact = fact
+        if isinstance(answer, RowsResult) and answer.left_out:
+            _say_left_out(record, answer)
         if not isinstance(answer, CompactionFailure):
             self._tally.topic(record.topic).read_bytes += answer.read_bytes
+
+
+def _say_left_out(record: TaskRecord, answer: RowsResult) -> None:
+    """Say what the table lacks for ever, while the log has it."""
+    event(
+        _log,
+        "batches_left_out",
+        logging.WARNING,
+        topic=record.topic,
+        partition=record.partition,
+        batches=len(answer.left_out),
+        offsets=sum(end - start for start, end in answer.left_out),
+        first=answer.left_out[0][0],
+        last=answer.left_out[-1][1] - 1,
+    )
 
 
 def _message_bytes_max(topics: Mapping[str, TopicView], write: Write) -> int:

@@ -112,8 +112,8 @@ class TaskRecord:
     """How often in a row this range failed; carried over to the task that tries again."""
     problem: str = ""
     quarantine: tuple[tuple[int, int], ...] = ()
-    """Ranges whose batches do not decode, and those of data files that cannot be read: the first
-    are kept as segments and not in the table, the second are left as they are."""
+    """Ranges with batches that do not decode, and those of data files that cannot be read: the
+    first become segments before their rows are in the table, the second are left as they are."""
     inputs: tuple[str, ...] = ()
     """The keys of the table's files that a replacing task takes out, in order of offsets."""
     cleaned: Cleaned = Cleaned()
@@ -123,6 +123,14 @@ class TaskRecord:
     def name(self) -> str:
         """A name for people, and the id that the table's snapshots carry."""
         return f"{self.stream}-{self.task}"
+
+    @property
+    def input_kinds(self) -> tuple[set[FileKind], ...]:
+        """What the range may lie in: one kind, or for a table also segments (`backfill`)."""
+        if self.is_replacing:
+            return ({FileKind.PARQUET},)
+        wal, segments = {FileKind.WAL}, {FileKind.SEGMENT}
+        return (wal, segments) if self.target is Target.TABLE else (wal,)
 
     @property
     def output_kind(self) -> FileKind:

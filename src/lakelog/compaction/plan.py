@@ -7,8 +7,11 @@ ends where an entry ends, so that one Swap can take its place, and is cut near t
 
 The range begins at the first WAL entry, and the table's vector must agree:
 
-- it says that offset, or less, and the log has nothing for the table in between (it was trimmed,
-  or is kept as a segment): the range may be written;
+- it says that offset, or less, and the log has nothing for the table in between (it was trimmed):
+  the range may be written;
+- it says less, and the log has segments in between: their rows come first, for rows are appended
+  in order (`SegmentsFirst`, `lakelog.compaction.backfill`). What becomes a segment itself does not
+  wait for that, because it does not move the vector;
 - it says more: the table is ahead (a task's record was lost after its commit). Nothing is written;
   the file is looked up in the table and swapped in (`plan_present`);
 - it says less although the index names table files there: a problem to report.
@@ -38,9 +41,9 @@ class Target(Enum):
     """What becomes of a range."""
 
     TABLE = "table"
-    """WAL entries become a file of the table and the log."""
+    """WAL entries become a file of the table and the log, or segments one of the table alone."""
     LOG = "log"
-    """WAL entries become a segment, as they are: the table has a gap there."""
+    """WAL entries become a segment, as they are; what of it can be rows, the table gets later."""
     REWRITE = "rewrite"
     """Files of the table become one with the same rows."""
     CLEAN = "clean"
@@ -140,6 +143,11 @@ class TableAhead:
 
 
 @dataclass(frozen=True, slots=True)
+class SegmentsFirst:
+    """Something is due, and before it the log has segments that the table lacks."""
+
+
+@dataclass(frozen=True, slots=True)
 class Problem:
     """Table and index do not fit together; nothing is done before somebody looked."""
 
@@ -163,7 +171,7 @@ def plan_stream(
     quarantine: Sequence[tuple[int, int]] = (),
     options: PlanOptions,
     now_ms: int,
-) -> PlannedTask | NothingDue | TableAhead | Problem:
+) -> PlannedTask | NothingDue | TableAhead | SegmentsFirst | Problem:
     """The next range of the stream, if one is due; `vector` is its place in the table's vector."""
     is_wal = columns.kinds == FileKind.WAL
     if not is_wal.any():
@@ -172,15 +180,18 @@ def plan_stream(
     start = int(columns.starts[first])
     if vector is not None and vector > start:
         return TableAhead(start, vector)
-    before = columns.kinds[:first] == FileKind.PARQUET
-    lacking = before & (columns.ends[:first] > (-1 if vector is None else vector))
-    if lacking.any():
-        at = int(columns.starts[:first][lacking][0])
+    before = columns.kinds[:first]
+    lacking = columns.ends[:first] > (-1 if vector is None else vector)
+    files = lacking & (before == FileKind.PARQUET)
+    if files.any():
+        at = int(columns.starts[:first][files][0])
         return Problem(f"the index names a table file at {at}, the table reaches to {vector}")
     run = _run(columns, is_wal, first, quarantine)
     trigger = _trigger(columns, run, options, now_ms)
     if trigger is None:
         return NothingDue()
+    if run.target is Target.TABLE and lacking.any():
+        return SegmentsFirst()
     run = _cut(columns, run, options)
     chosen = slice(run.first, run.stop)
     return PlannedTask(

@@ -2,19 +2,24 @@
 
 Order of looking: the task records, before this; then the tables, then the index
 (`lakelog.compaction.plan`). A first look at the index is a hint only: it says which topics are due,
-so that the tables of the others need not be loaded, and how far behind the tables are.
+so that the tables of the others need not be loaded, and how far behind the tables are. All entries
+of a stream are read only where it may have segments that its table lacks: what a backlog leaves out
+may be among them.
 """
 
 import asyncio
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
+from lakelog.compaction.backfill import plan_backfill
 from lakelog.compaction.journal import is_open
+from lakelog.compaction.lacking import Lacking
 from lakelog.compaction.plan import (
     NothingDue,
     PlannedTask,
     PlanOptions,
     Problem,
+    SegmentsFirst,
     StreamColumns,
     StreamName,
     TableAhead,
@@ -33,6 +38,8 @@ from lakelog.compaction.waits import together
 from lakelog.model.failures import Corrupt, Failure, NotFound
 from lakelog.objects.port import ObjectStore
 from lakelog.streams.objects import FileKind
+
+_Planned = PlannedTask | NothingDue | TableAhead | SegmentsFirst | Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,30 +65,31 @@ class _Due:
 class Planner:
     """Plans one round."""
 
-    def __init__(self, shop: Shop, shelf: Shelf, objects: ObjectStore, tally: Tally) -> None:
+    def __init__(
+        self, shop: Shop, shelf: Shelf, objects: ObjectStore, tally: Tally, lacking: Lacking
+    ) -> None:
         self._shop = shop
         self._shelf = shelf
         self._objects = objects
         self._tally = tally
+        self._lacking = lacking
 
     async def plan(
         self, topics: Sequence[TopicView], records: Records, *, taken: Set[int] = frozenset()
     ) -> list[Beginning]:
         """What to begin, but for streams that are taken; `records` were read before this."""
         streams = [stream for topic in topics for stream in topic.streams]
+        self._lacking.keep(set(streams))
         try:
             hint = await self._shop.backlog(streams)
             due = [one for one in self._due(topics, records, hint) if one.name.stream not in taken]
             vectors = await self._vectors({one.topic.name: one.topic for one in due})
-            index = await self._shop.backlog([one.name.stream for one in due])
+            due = [one for one in due if one.topic.name in vectors]
+            found = await self._look(due, vectors)
         except Failure as error:
             self._tally.hinder(f"the index: {type(error).__name__}: {error}")
             return []
-        planned = await together(
-            self._plan(one, index[one.name.stream], vectors[one.topic.name])
-            for one in due
-            if one.topic.name in vectors and one.name.stream in index
-        )
+        planned = await together(self._plan(one, columns, of_it) for one, columns, of_it in found)
         options = self._shop.options
         previous = {one.name.stream: one.previous for one in due}
         picked = chosen(
@@ -99,17 +107,21 @@ class Planner:
         found = []
         for topic in topics:
             for partition, stream in enumerate(topic.streams):
-                if stream not in hint:
-                    continue
-                self._behind(topic, hint[stream], now_ms)
                 previous = records.found.get(stream)
-                if self._waits(stream, previous, records):
+                index = hint.get(stream)
+                if index is not None:
+                    self._behind(topic, index, now_ms)
+                lacks = topic.has_table and self._lacking.holds(stream, previous)
+                if (not lacks and index is None) or self._waits(stream, previous, records):
                     continue
                 name = StreamName(stream, topic.topic_id, topic.name, partition)
                 one = _Due(name, topic, previous)
-                if isinstance(self._planned(one, hint[stream].columns, None), PlannedTask):
+                if lacks or (index is not None and self._is_due(one, index)):
                     found.append(one)
         return found
+
+    def _is_due(self, due: _Due, hint: StreamIndex) -> bool:
+        return isinstance(self._planned(due, hint.columns, None), PlannedTask)
 
     def _behind(self, topic: TopicView, index: StreamIndex, now_ms: int) -> None:
         first = _first_wal(index.columns)
@@ -152,20 +164,68 @@ class Planner:
                     found[topic.name] = {}
         return found
 
+    async def _look(
+        self, due: Sequence[_Due], vectors: Mapping[str, Mapping[int, int]]
+    ) -> list[tuple[_Due, StreamColumns, _Planned]]:
+        """What is due for each stream by the vectors, and the entries that say so."""
+        index = await self._shop.backlog([one.name.stream for one in due])
+        found: dict[int, tuple[_Due, StreamColumns, _Planned]] = {}
+        wanted = []
+        for one in due:
+            stream = one.name.stream
+            vector = vectors[one.topic.name]
+            planned: _Planned = NothingDue()
+            if stream in index:
+                columns = index[stream].columns
+                planned = self._planned(one, columns, vector)
+                found[stream] = one, columns, planned
+            lacks = one.topic.has_table and self._lacking.holds(stream, one.previous)
+            if isinstance(planned, SegmentsFirst) or (lacks and isinstance(planned, NothingDue)):
+                wanted.append(one)
+        whole = await self._shop.columns([one.name.stream for one in wanted])
+        for one in wanted:
+            stream = one.name.stream
+            if stream in whole:
+                columns = whole[stream].columns
+                vector = vectors[one.topic.name]
+                lacked = self._lacked(one, columns, vector)
+                if lacked is not None:
+                    found[stream] = one, columns, lacked
+                elif stream in found:  # the index moved on meanwhile
+                    found[stream] = one, columns, self._planned(one, columns, vector)
+        return list(found.values())
+
+    def _lacked(
+        self, due: _Due, columns: StreamColumns, vector: Mapping[int, int]
+    ) -> PlannedTask | Problem | None:
+        """The segments that the table lacks, if there are any."""
+        stream = due.name.stream
+        planned = plan_backfill(
+            due.name,
+            columns,
+            vector=vector.get(due.name.partition),
+            options=self._shop.options.plan,
+            now_ms=self._shop.clock.now_ms(),
+        )
+        if planned is None:
+            self._lacking.settle(stream, due.previous)
+        else:
+            self._lacking.suspect(stream, due.previous)  # behind these there may be more
+        return planned
+
     async def _plan(
-        self, due: _Due, index: StreamIndex, vector: Mapping[int, int]
+        self, due: _Due, columns: StreamColumns, planned: _Planned
     ) -> PlannedTask | None:
         """The stream's next range, if it is still due."""
-        planned = self._planned(due, index.columns, vector)
         if isinstance(planned, TableAhead):
-            planned = await self._ahead(due, index.columns, planned)
+            planned = await self._ahead(due, columns, planned)
         if isinstance(planned, Problem):
             await self._complain(due, planned)
         return planned if isinstance(planned, PlannedTask) else None
 
     def _planned(
         self, due: _Due, columns: StreamColumns, vector: Mapping[int, int] | None
-    ) -> PlannedTask | NothingDue | TableAhead | Problem:
+    ) -> _Planned:
         """What is due, where the table is at its vector, or without one right behind its log."""
         first = _first_wal(columns)
         if first is None:

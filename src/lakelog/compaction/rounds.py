@@ -32,6 +32,7 @@ from lakelog.compaction.journal import (
     is_open,
     renew,
 )
+from lakelog.compaction.lacking import Lacking
 from lakelog.compaction.looks import Holding
 from lakelog.compaction.options import PipelineOptions
 from lakelog.compaction.planner import Planner
@@ -76,7 +77,8 @@ class Pipeline:
         records = TaskRecords(meta, puts_max=options.puts_max, limit_s=options.records_s)
         self._shop = Shop(records, index, tables, clock, options, effects or Effects())
         self._shelf = Shelf(self._shop)
-        self._upkeep = Upkeep(self._shop, scanner)
+        self._lacking = Lacking()
+        self._upkeep = Upkeep(self._shop, scanner, self._lacking)
         self._one_at_a_time = asyncio.Lock()
 
     async def round(self) -> RoundReport:
@@ -85,7 +87,7 @@ class Pipeline:
             tally = Tally(self._shop.clock)
             parts = _Parts(
                 self._shelf,
-                Planner(self._shop, self._shelf, self._objects, tally),
+                Planner(self._shop, self._shelf, self._objects, tally, self._lacking),
                 self._upkeep,
                 Desk(self._shop, self._engine, self._entropy, tally),
             )
@@ -165,6 +167,7 @@ class _Round:
         except Failure as error:
             self._tally.hinder(f"looking: {type(error).__name__}: {error}")
             return
+        self._shop.keep(topics)
         for topic in topics:
             self._tally.begin(topic)
         for key, reason in sorted(records.broken.items()):

@@ -32,8 +32,8 @@ What a successor finds, and does:
     CREATED            nothing of the former holder counts: it writes a file under its own epoch
     PARQUET_WRITTEN    the vector decides: `expected` -> commit that file; `end` or more -> it is
                        there already, mark; anything else -> stuck, report, change nothing
-    ICEBERG_COMMITTED  the index decides: WAL entries left -> Swap them; none left (swapped, or
-                       trimmed, or the stream dropped) -> mark
+    ICEBERG_COMMITTED  the index decides: WAL entries left -> Swap them; none left (swapped,
+                       trimmed, the stream dropped, or the range was segments, which stay) -> mark
     INDEX_SWAPPED      mark
     ABORTED            the vector decides again: `end` or more -> the commit had landed, so the task
                        goes on as ICEBERG_COMMITTED; else move the table, then mark closed
@@ -275,8 +275,7 @@ def _begin(record: TaskRecord, stream: StreamView) -> Step:
     pieces = stream.overlapping(start=record.start, end=record.end)
     if not pieces or _is_trimmed(record, pieces):
         return _closed(record, "the range was trimmed")
-    kind = FileKind.PARQUET if record.is_replacing else FileKind.WAL
-    if pieces[-1].end != record.end or any(one.kind is not kind for one in pieces):
+    if pieces[-1].end != record.end or {one.kind for one in pieces} not in record.input_kinds:
         return Stuck(f"the index no longer has [{record.start}, {record.end}) as it was planned")
     return WriteFile(record, pieces)
 

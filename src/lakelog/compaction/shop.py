@@ -5,7 +5,7 @@ in number.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from lakelog.catalog.port import TableName, Tables
@@ -14,12 +14,14 @@ from lakelog.clock import Clock
 from lakelog.compaction.options import PipelineOptions
 from lakelog.compaction.ports import Effects, LogIndex, StreamIndex, StreamRange, TopicView
 from lakelog.compaction.records import TaskRecords
-from lakelog.compaction.tables import table_name
+from lakelog.compaction.tables import table_name, topic_of
 from lakelog.compaction.views import StreamView
 from lakelog.compaction.waits import reading, writing
 from lakelog.domain.events import Swap
 from lakelog.domain.outcomes import Swapped
-from lakelog.model.failures import Unavailable
+from lakelog.model.failures import Refused, Unavailable
+from lakelog.model.ids import TopicId
+from lakelog.records.table_schema import FIELD_IDS
 
 T = TypeVar("T")
 
@@ -69,6 +71,7 @@ class Shop:
         """Whether the catalog answered when this round asked first: one wait is enough."""
         self._index = index
         self._tables = tables
+        self._field_ids: dict[TopicId, Mapping[str, int]] = {}
         self._table_places = asyncio.Semaphore(options.tables_max)
         self._swap_places = asyncio.Semaphore(options.swaps_max)
 
@@ -78,7 +81,29 @@ class Shop:
 
     async def table(self, topic: str) -> CatalogView | None:
         """The topic's table as it is now."""
-        return await self.ask_table(lambda tables: tables.load(self.table_name(topic)))
+        found = await self.ask_table(lambda tables: tables.load(self.table_name(topic)))
+        topic_id = None if found is None else topic_of(found)
+        if found is not None and topic_id is not None:
+            self._field_ids[topic_id] = found.field_ids
+        return found
+
+    async def field_ids(self, topic: str, topic_id: TopicId) -> tuple[tuple[str, int], ...]:
+        """The ids of the columns of the topic's table, as tasks say them; `Refused` if some lack.
+
+        A column keeps its id as long as there is the table, so what was loaded last is good.
+        """
+        if topic_id not in self._field_ids:
+            await self.table(topic)
+        found = self._field_ids.get(topic_id, FIELD_IDS)  # without a table, files are in no place
+        lacking = sorted(FIELD_IDS.keys() - found.keys())
+        if lacking:
+            raise Refused(f"{topic}: its table has no column {', '.join(lacking)} any more")
+        return () if found == FIELD_IDS else tuple(found.items())
+
+    def keep(self, topics: Iterable[TopicView]) -> None:
+        """Forget what is known of topics that are gone."""
+        left = {one.topic_id for one in topics}
+        self._field_ids = {one: ids for one, ids in self._field_ids.items() if one in left}
 
     async def ask_table(self, work: Callable[[Tables], Awaitable[T]]) -> T:
         """Ask the catalog something."""

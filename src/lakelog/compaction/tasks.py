@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeAlias
 
-from lakelog.compaction.segment_tasks import SegmentResult, SegmentTask
+from lakelog.compaction.segment_tasks import RowsResult, RowsTask, SegmentResult, SegmentTask
 from lakelog.records.table_facts import TableFileFacts
 from lakelog.records.table_file import ROW_GROUP_BYTES
 
@@ -148,8 +148,8 @@ class CompactionFailure:
 
 CompactionAnswer: TypeAlias = CompactionResult | CompactionFailure
 
-Task: TypeAlias = CompactionTask | RewriteTask | SegmentTask
+Task: TypeAlias = CompactionTask | RewriteTask | SegmentTask | RowsTask
 """What an engine is asked for."""
 
-Answer: TypeAlias = CompactionAnswer | SegmentResult
+Answer: TypeAlias = CompactionAnswer | SegmentResult | RowsResult
 """What an engine answers to one task."""

@@ -3,6 +3,8 @@
 Both are replacing tasks, one a stream at a time like all others, so a stream that has one to begin
 waits a round with what is new. Now and then all streams are looked at:
 
+- a stream whose entries end with segments may have rows for its table, which is the planner's to
+  find out (`lakelog.compaction.lacking`): without this a quiet stream's would wait for new ones;
 - a window of small files is a task at once (`lakelog.compaction.rewrite_plan`);
 - a compacted topic's stream that is dirty is scanned, beside the rounds and as long as it takes; of
   what was found each group of files is a task, one after the other, and after the last of them the
@@ -18,9 +20,11 @@ Order of looking: task records, before this; then the table's files, then the in
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from lakelog.clock import Tasks
+from lakelog.compaction.backfill import ends_in_segment
 from lakelog.compaction.cleaning import (
     CleaningPlan,
     CleaningRules,
@@ -37,7 +41,9 @@ from lakelog.compaction.journal import (
     held_by,
     is_open,
     with_cleaned,
+    with_quarantine,
 )
+from lakelog.compaction.lacking import Lacking
 from lakelog.compaction.plan import PlannedTask, Problem, StreamName, Target
 from lakelog.compaction.planner import Beginning
 from lakelog.compaction.ports import StreamRange, TopicView
@@ -45,7 +51,7 @@ from lakelog.compaction.records import Records, Stored
 from lakelog.compaction.rewrite_plan import plan_rewrite, replacement
 from lakelog.compaction.shop import Shop
 from lakelog.compaction.tally import Tally
-from lakelog.compaction.tasks import CompactionFailure
+from lakelog.compaction.tasks import CompactionFailure, Trouble
 from lakelog.compaction.views import IndexEntry
 from lakelog.compaction.waits import reading, together
 from lakelog.model.failures import Conflict, Failure, NotFound, OutcomeUnknown
@@ -88,17 +94,21 @@ class _Scanned:
 
     passes: dict[int, _Pass] = field(default_factory=dict)
     troubles: list[tuple[StreamName, str]] = field(default_factory=list)
+    damaged: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """The offsets of the data file that kept a stream from being scanned."""
 
 
 class Upkeep:
     """The upkeep of all tables by one pipeline."""
 
-    def __init__(self, shop: Shop, scanner: Scanner | None) -> None:
+    def __init__(self, shop: Shop, scanner: Scanner | None, lacking: Lacking) -> None:
         self._shop = shop
         self._scanner = scanner
+        self._lacking = lacking
         self._passes: dict[int, _Pass] = {}
         self._scanning: dict[int, asyncio.Task[None]] = {}
         self._scanned = _Scanned()
+        self._damaged: dict[int, tuple[int, int]] = {}
         self._tasks = Tasks()
         self._due_s = shop.clock.monotonic_s()
         self.marked: set[int] = set()
@@ -128,6 +138,7 @@ class Upkeep:
         idle = self._idle(topics, records)
         try:
             self.marked = set()
+            await self._mark_damaged(idle)
             found = await self._next_groups(idle, tally)
             idle = {stream: one for stream, one in idle.items() if stream not in self.marked}
             if self._shop.clock.monotonic_s() >= self._due_s:
@@ -164,6 +175,8 @@ class Upkeep:
         indexes = await self._shop.columns([one for one in free if one not in self._scanning])
         wanted = []
         for stream, index in indexes.items():
+            if ends_in_segment(index.columns):
+                self._lacking.suspect(stream, idle[stream].stored)
             quarantine = idle[stream].stored.record.quarantine
             options = self._shop.options.rewrite
             window = plan_rewrite(index.columns, quarantine=quarantine, options=options)
@@ -286,6 +299,8 @@ class Upkeep:
         else:
             if isinstance(answer, CompactionFailure):
                 self._scanned.troubles.append((plan.name, f"{answer.object_key}: {answer.reason}"))
+                if answer.trouble in (Trouble.CORRUPT, Trouble.MISSING):
+                    self._scanned.damaged[stream] = (answer.start, answer.end)
             else:
                 survivors = {one.key: one for one in answer}
                 target = options.rewrite.bytes_target
@@ -294,11 +309,28 @@ class Upkeep:
         finally:
             del self._scanning[stream]
 
+    async def _mark_damaged(self, idle: Mapping[int, _Idle]) -> None:
+        """Put down which data files cannot be read, so that no scan and no task tries them again.
+
+        What is new goes on: it is written from WAL objects.
+        """
+        for stream in [stream for stream in self._damaged if stream in idle]:
+            start, end = self._damaged.pop(stream)
+            stored = idle[stream].stored
+            record = with_quarantine(stored.record, start=start, end=end)
+            self.marked.add(stream)
+            try:
+                await self._shop.effects.do(
+                    "mark clean", partial(self._shop.records.put, record, version=stored.version)
+                )
+            except (Conflict, OutcomeUnknown):
+                continue  # the next scan finds it again
+
     def _collect(self, tally: Tally) -> None:
         scanned, self._scanned = self._scanned, _Scanned()
         self._passes |= scanned.passes
+        self._damaged |= scanned.damaged
         for name, reason in scanned.troubles:
-            self._shop.pauses.add(name.stream)
             tally.hinder(f"log compaction: {reason}", topic=name.topic, partition=name.partition)
 
 

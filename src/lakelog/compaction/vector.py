@@ -10,7 +10,7 @@ by somebody else's commit. A file [start, end) planned when the vector said `exp
 - fits nowhere otherwise, which is reported and never forced (rule 24).
 
 `expected` is `start`, or less where the log has nothing for the table between the two: what was
-trimmed before it was compacted, and what is kept as a segment. The vector's text is the catalog's
+trimmed before it was compacted. The vector's text is the catalog's
 (`lakelog.catalog.offsets`).
 """
 

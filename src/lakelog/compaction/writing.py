@@ -5,15 +5,23 @@ ones share jobs, and no topic is in two: its files are there together and go int
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from lakelog.compaction.looks import Holding
 from lakelog.compaction.outputs import output_key
 from lakelog.compaction.plan import Target
+from lakelog.compaction.quarantine import widened
 from lakelog.compaction.saga import Fact, InputsGone, Unreadable, WriteFile, Written
-from lakelog.compaction.segment_tasks import SegmentResult, SegmentTask
+from lakelog.compaction.segment_tasks import (
+    RowsResult,
+    RowsTask,
+    SegmentPiece,
+    SegmentResult,
+    SegmentTask,
+)
 from lakelog.compaction.tasks import (
+    MESSAGE_BYTES_MAX,
     Answer,
     CompactionFailure,
     CompactionResult,
@@ -26,7 +34,7 @@ from lakelog.compaction.tasks import (
 )
 from lakelog.compaction.views import DataFile, IndexEntry
 from lakelog.records.segment_file import SegmentFacts
-from lakelog.streams.objects import FileName, WalName
+from lakelog.streams.objects import FileKind, FileName, WalName
 
 ATTEMPT_BYTES: Final = 8
 """The chance that makes an attempt's key its own."""
@@ -76,39 +84,83 @@ def jobs_of(writes: Iterable[Write], *, job_bytes: int) -> tuple[Job, ...]:
     return tuple(Job(topics) for topics in jobs)
 
 
-def task_of(write: Write, *, attempt: str, domain: int, message_bytes_max: int) -> Task:
-    """What the engine is asked for, under a key of this lease and attempt."""
+def task_of(
+    write: Write,
+    *,
+    attempt: str,
+    domain: int,
+    message_bytes_max: int,
+    field_ids: tuple[tuple[str, int], ...] = (),
+) -> Task:
+    """What the engine is asked for, under a key of this lease and attempt.
+
+    `field_ids` are those of the table's columns where they are not those of a new table.
+    """
     record = write.step.record
-    key = output_key(record, attempt=attempt)
     if record.target is Target.LOG:
-        return SegmentTask(
-            task_id=record.name,
-            attempt=attempt,
-            domain=domain,
-            stream=record.stream,
-            start=record.start,
-            end=record.end,
-            pieces=_wal_pieces(write.step.pieces),
-            key=key,
-            created_ms=record.created_ms,
-        )
+        return _segment_task(write, attempt=attempt, domain=domain)
     if record.is_replacing:
-        assert (write.kept is None) == (record.target is Target.REWRITE), record
-        return RewriteTask(
-            task_id=record.name,
-            attempt=attempt,
-            domain=domain,
-            stream=record.stream,
-            topic_id=bytes(record.topic_id),
-            topic=record.topic,
-            partition=record.partition,
-            start=record.start,
-            end=record.end,
-            pieces=_table_pieces(write.step.pieces, record.inputs),
-            key=key,
-            kept=write.kept,
-            batch_bytes_max=message_bytes_max,
-        )
+        task: CompactionTask | RewriteTask | RowsTask = _rewrite_task(write, attempt, domain)
+    elif write.step.pieces[0].kind is FileKind.SEGMENT:
+        task = _rows_task(write, attempt)
+    else:
+        task = _compaction_task(write, attempt, domain)
+    return replace(task, batch_bytes_max=message_bytes_max, field_ids=field_ids)
+
+
+def _segment_task(write: Write, *, attempt: str, domain: int) -> SegmentTask:
+    record = write.step.record
+    return SegmentTask(
+        task_id=record.name,
+        attempt=attempt,
+        domain=domain,
+        stream=record.stream,
+        start=record.start,
+        end=record.end,
+        pieces=_wal_pieces(write.step.pieces),
+        key=output_key(record, attempt=attempt),
+        created_ms=record.created_ms,
+    )
+
+
+def _rewrite_task(write: Write, attempt: str, domain: int) -> RewriteTask:
+    record = write.step.record
+    assert (write.kept is None) == (record.target is Target.REWRITE), record
+    return RewriteTask(
+        task_id=record.name,
+        attempt=attempt,
+        domain=domain,
+        stream=record.stream,
+        topic_id=bytes(record.topic_id),
+        topic=record.topic,
+        partition=record.partition,
+        start=record.start,
+        end=record.end,
+        pieces=_table_pieces(write.step.pieces, record.inputs),
+        key=output_key(record, attempt=attempt),
+        kept=write.kept,
+    )
+
+
+def _rows_task(write: Write, attempt: str) -> RowsTask:
+    record = write.step.record
+    return RowsTask(
+        task_id=record.name,
+        attempt=attempt,
+        stream=record.stream,
+        topic_id=bytes(record.topic_id),
+        topic=record.topic,
+        partition=record.partition,
+        start=record.start,
+        end=record.end,
+        pieces=_segment_pieces(write.step.pieces),
+        key=output_key(record, attempt=attempt),
+        batch_bytes_max=MESSAGE_BYTES_MAX,
+    )
+
+
+def _compaction_task(write: Write, attempt: str, domain: int) -> CompactionTask:
+    record = write.step.record
     return CompactionTask(
         task_id=record.name,
         attempt=attempt,
@@ -120,8 +172,7 @@ def task_of(write: Write, *, attempt: str, domain: int, message_bytes_max: int) 
         start=record.start,
         end=record.end,
         pieces=_wal_pieces(write.step.pieces),
-        key=key,
-        batch_bytes_max=message_bytes_max,
+        key=output_key(record, attempt=attempt),
     )
 
 
@@ -145,6 +196,14 @@ def _table_pieces(entries: Sequence[IndexEntry], inputs: Sequence[str]) -> tuple
     return tuple(pieces)
 
 
+def _segment_pieces(entries: Sequence[IndexEntry]) -> tuple[SegmentPiece, ...]:
+    pieces = []
+    for one in entries:
+        assert isinstance(one.name, FileName), one
+        pieces.append(SegmentPiece(one.name.key, one.byte_length, one.start, one.end))
+    return tuple(pieces)
+
+
 def fact_of(write: Write, answer: Answer) -> Fact | str:
     """What the answer says for certain; a text when there is just nothing yet."""
     if not isinstance(answer, CompactionFailure):
@@ -154,14 +213,24 @@ def fact_of(write: Write, answer: Answer) -> Fact | str:
         case Trouble.MISSING:
             return InputsGone(said)
         case Trouble.UNREADABLE:
-            return Unreadable(said, (answer.start, answer.end))
+            return Unreadable(said, _quarantine(write, answer))
+        case Trouble.CORRUPT if write.step.record.is_replacing:
+            return Unreadable(said, (answer.start, answer.end))  # one file of several
         case Trouble.CORRUPT:
             return Unreadable(said)
         case Trouble.UNAVAILABLE:
             return said
 
 
-def _file(write: Write, answer: CompactionResult | SegmentResult) -> DataFile:
+def _quarantine(write: Write, answer: CompactionFailure) -> tuple[int, int]:
+    record = write.step.record
+    if record.is_replacing:
+        return answer.start, answer.end
+    limit = max(record.end, answer.end)
+    return widened(record.quarantine, start=answer.start, end=answer.end, limit=limit)
+
+
+def _file(write: Write, answer: CompactionResult | SegmentResult | RowsResult) -> DataFile:
     record, facts = write.step.record, answer.facts
     table_facts = None if isinstance(facts, SegmentFacts) else facts
     return DataFile(

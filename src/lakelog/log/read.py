@@ -8,7 +8,7 @@ damaged object is an alarm, never skipped and never taken for the end of the dat
 import asyncio
 import logging
 from bisect import bisect_right
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 from lakelog.clock import Clock
@@ -58,6 +58,10 @@ class Reader:
         self._segments = SegmentReader(objects, options, metrics)
         self._loading: dict[tuple[ObjectName, int], asyncio.Future[None]] = {}
         self._reads = asyncio.Semaphore(options.reads_max)
+
+    def on_rebuild(self, listener: Callable[[], None]) -> None:
+        """Call it whenever rows of a data file become batches."""
+        self._tables.on_rebuild.append(listener)
 
     async def read(
         self, wanted: Sequence[Wanted], *, bytes_max: int, at_least_one: bool = True

@@ -55,6 +55,9 @@ class TableReader:
         self._spent: dict[tuple[ObjectName, int], int] = {}
         self._loading: dict[tuple[ObjectName, int], asyncio.Future[None]] = {}
         self._reads = asyncio.Semaphore(options.table_reads_max)
+        self._group_bytes = options.table_group_bytes
+        self.on_rebuild: list[Callable[[], None]] = []
+        """Called whenever rows become batches."""
 
     def cached(self, piece: Piece) -> Run | None:
         """The run of a row group, if it is in memory."""
@@ -88,18 +91,21 @@ class TableReader:
             *(self.parts(plan.pieces[0], offset=plan.wanted.offset) for plan in plans),
             return_exceptions=True,
         )
+        found = [
+            (plan, parts[0])
+            for plan, parts in zip(plans, firsts, strict=True)
+            if not isinstance(parts, BaseException)
+        ]
+        cold = [(plan, first) for plan, first in found if self.cached(first) is None]
+        # Nobody has to be let in while somebody is served: who is first in line would push out
+        # what another is reading, in each request another one.
+        is_served = len(cold) < len(found)
         room = self._room_bytes()
         loads: list[Piece] = []
         later: set[int] = set()
-        hits = 0
-        for plan, parts in zip(plans, firsts, strict=True):
-            if isinstance(parts, BaseException):
-                continue
-            first = parts[0]
-            if self.cached(first) is not None:
-                hits += 1
-            elif room >= self._options.table_group_bytes or not (hits or loads):
-                room -= self._options.table_group_bytes
+        for plan, first in cold:
+            if room >= self._group_bytes or not (is_served or loads):
+                room -= self._group_bytes
                 loads.append(first)
             else:
                 later.add(plan.wanted.stream)
@@ -131,6 +137,9 @@ class TableReader:
         try:
             async with self._reads:
                 run = await self._load(piece)
+            # One that is larger than thought would push out another that is being read, and that
+            # one the next: room is judged by the largest.
+            self._group_bytes = max(self._group_bytes, run.size_bytes)
             self._runs.put(mark, run)
             return run
         finally:
@@ -142,6 +151,8 @@ class TableReader:
             return run_of([memoryview(one) for one in empty_batches(piece.start, piece.end)])
         file = await self._file(piece)
         self._metrics.objects_got.inc()
+        for listener in self.on_rebuild:
+            listener()
         span = ByteRange(piece.byte_start, piece.byte_start + piece.byte_length)
         (data,) = await self._objects.get_ranges(_key(piece.name), [span])
         return await self._work(

@@ -3,7 +3,7 @@
 from concurrent.futures import Executor
 from typing import assert_never
 
-from lakelog.compaction.segment_tasks import SegmentTask
+from lakelog.compaction.segment_tasks import RowsTask, SegmentTask
 from lakelog.compaction.tasks import Answer, CompactionTask, RewriteTask, Task
 from lakelog.objects.port import ObjectStore
 
@@ -25,6 +25,10 @@ async def run_task(
             from lakelog.compaction.segment_worker import compact_segment  # noqa: PLC0415 - as above
 
             return await compact_segment(objects, task, pool=pool, directory=directory)
+        case RowsTask():
+            from lakelog.compaction.segment_rows import compact_rows  # noqa: PLC0415 - as above
+
+            return await compact_rows(objects, task, pool=pool, directory=directory)
         case _:
             assert_never(task)
 
@@ -34,7 +38,7 @@ def input_bytes(task: Task) -> int:
     match task:
         case CompactionTask() | SegmentTask():
             return sum(piece.byte_length for piece in task.pieces)
-        case RewriteTask():
+        case RewriteTask() | RowsTask():
             return sum(piece.size_bytes for piece in task.pieces)
         case _:
             assert_never(task)

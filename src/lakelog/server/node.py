@@ -143,6 +143,7 @@ class Node:
             options=options.log,
             metrics=self.metrics,
         )
+        self._log.on_rebuild(self._traffic_began.set)
         self._broker = self._assemble(self._cluster, self._log)
         await self._open(self._broker)
 

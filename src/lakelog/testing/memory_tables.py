@@ -25,6 +25,7 @@ from lakelog.catalog.port import (
 )
 from lakelog.clock import Clock
 from lakelog.model.failures import Conflict, NotFound, Refused
+from lakelog.records.table_schema import FIELD_IDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,4 +222,5 @@ def _view(table: _Table) -> TableView:
         vector=dict(table.vector),
         properties=properties,
         snapshots=tuple(one.view for one in table.snapshots),
+        field_ids=FIELD_IDS,
     )
