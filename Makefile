@@ -36,15 +36,17 @@ format: $(STAMP)  ## Rewrite the sources in the house format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-demo: $(STAMP)  ## The whole story in one minute: start, create, produce, consume, stop
+demo: $(STAMP)  ## The whole story in a minute: produce, consume, compact with Spark, query
 	$(BIN)/lakelog demo
 
 bench: $(STAMP)  ## Benchmarks against Apache Kafka in the same run (see docs/benchmarks.md)
 	$(BIN)/python -m bench
 
-compat: $(STAMP)  ## Real clients: every producer against every consumer, then groups
+compat: $(STAMP)  ## Real clients: every producer against every consumer, groups, engines on tables
 	$(BIN)/python -m tests.compat
 	$(BIN)/python -m tests.compat.groups
+	$(BIN)/python -m tests.compat.tables
+	$(BIN)/python -m tests.compat.lake --records 1000000 --kills 3
 
 sim: $(STAMP)  ## Simulation seeds (SEEDS=2000)
 	$(BIN)/python -m tests.sim --seeds $(or $(SEEDS),2000)

@@ -3,8 +3,9 @@
 Producers with every codec, idempotent and not, fill a topic while a consumer reads it and the
 pipeline turns it into a table. When the table has caught up, everything is consumed once more from
 data files. Both readings must be the same, record by record; the table, read by Spark SQL, DuckDB
-and PyIceberg through the catalog, must hold exactly the log, hostile records included. At the end
-the topics are deleted, and nothing of them may be left in the object store.
+and PyIceberg through the catalog, must hold exactly the log, hostile records included. With
+`--kills` the pipeline is killed so often meanwhile, wherever it is, and another one started. At the
+end the topics are deleted, and nothing of them may be left in the object store.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
+from threading import Event, Thread
 
 import confluent_kafka
 import pyarrow as pa
@@ -38,6 +40,7 @@ FRESHNESS_MS = 1_000
 CAUGHT_UP_S = 900.0
 PATIENCE_S = 60.0
 SWEPT_S = 240.0
+KILL_S = 12.0
 IMPATIENT_BROKER = ("log.orphan_ttl_ms=4000", "log.grace_ms=2000", "log.sweep_interval_ms=1000")
 IMPATIENT_PIPELINE = ("pipeline.tidy_s=1", "pipeline.grace_ms=2000")
 OF_TOPICS = ("wal/", "compaction/", "tables/")
@@ -77,6 +80,38 @@ def start_pipeline(data: Path, settings: Sequence[str] = ()) -> ProcessBroker:
     return ProcessBroker(Launch("pipeline", [*command, "--interval", "1"], 0, log_path))
 
 
+class Pipelines:
+    """A pipeline that is killed now and then, and another one started, as long as it is entered."""
+
+    def __init__(self, data: Path, kills: int) -> None:
+        self._data = data
+        self._kills = kills
+        self._stop = Event()
+        self.current = start_pipeline(data)
+        self._thread = Thread(target=self._run)
+
+    def __enter__(self) -> "Pipelines":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self.current.stop()
+
+    def is_alive(self) -> bool:
+        """Whether a pipeline runs, or is about to."""
+        return self._thread.is_alive() or self.current.is_alive()
+
+    def _run(self) -> None:
+        for number in range(self._kills):
+            # Spark takes some seconds to start; each kill meets another moment of a round.
+            if self._stop.wait(KILL_S + number * 0.37):
+                return
+            self.current.kill()
+            self.current = start_pipeline(self._data)
+
+
 def left_behind(data: Path) -> list[str]:
     """Delete the topics, and wait until both sweepers are done; returns the keys that stay."""
     broker = launch_ours(data, settings=IMPATIENT_BROKER)
@@ -114,12 +149,12 @@ def behind(http_port: int) -> Mapping[str, int]:
     return {one["topic"]: one["rows_behind"] for one in found}
 
 
-def wait_caught_up(http_port: int, pipeline: ProcessBroker) -> float:
+def wait_caught_up(http_port: int, pipelines: Pipelines) -> float:
     """Wait until no table lacks anything; returns the seconds it took."""
     began_s = time.monotonic()
     while set(found := behind(http_port).values()) != {0}:
         waited_s = time.monotonic() - began_s
-        assert pipeline.is_alive(), f"the pipeline has ended: {pipeline.log()}"
+        assert pipelines.is_alive(), f"the pipeline has ended: {pipelines.current.log()}"
         assert waited_s < CAUGHT_UP_S, f"tables lack records: {list(found)}"
         time.sleep(0.5)
     return time.monotonic() - began_s
@@ -196,33 +231,37 @@ def story(options: argparse.Namespace, data: Path) -> list[str]:
     """The whole way once; returns what is wrong."""
     port, http_port = free_ports(2)
     broker = start_ours(data, port=port, http_port=http_port)
-    pipeline = None
     try:
         create(broker.bootstrap, options.partitions)
-        pipeline = start_pipeline(data)
-        asyncio.run(send_hostile(broker.bootstrap, HOSTILE))
-        share = options.records // len(CODECS)
-        jobs = [
-            LakeJob(broker.bootstrap, TOPIC, codec, number % 2 == 0, share, number)
-            for number, codec in enumerate(CODECS)
-        ]
-        wanted = (broker.bootstrap, TOPIC, options.partitions, share * len(CODECS))
-        with ProcessPoolExecutor(1) as pool:
-            reading = pool.submit(consume, *wanted)
-            print(f"produced {share * len(CODECS):,} records in {produce(jobs):.1f} s", flush=True)
-            before = reading.result()
-        print(f"tables caught up {wait_caught_up(http_port, pipeline):.1f} s later", flush=True)
-        began_s = time.monotonic()
-        after = consume(*wanted)
-        print(f"consumed again from data files in {time.monotonic() - began_s:.1f} s", flush=True)
-        wrong = [] if before == after else [f"consumed {before}, then {after}"]
-        uri = f"http://{HOST}:{http_port}/iceberg"
-        for topic, partitions in ((TOPIC, options.partitions), (HOSTILE, 2)):
-            wrong += check_table(broker.bootstrap, uri, topic, partitions)
+        with Pipelines(data, options.kills) as pipelines:
+            return passage(options, broker, http_port, pipelines)
     finally:
-        if pipeline is not None:
-            pipeline.stop()
         broker.stop()
+
+
+def passage(
+    options: argparse.Namespace, broker: ProcessBroker, http_port: int, pipelines: Pipelines
+) -> list[str]:
+    """From producers to engines, while broker and pipeline run; returns what is wrong."""
+    asyncio.run(send_hostile(broker.bootstrap, HOSTILE))
+    share = options.records // len(CODECS)
+    jobs = [
+        LakeJob(broker.bootstrap, TOPIC, codec, number % 2 == 0, share, number)
+        for number, codec in enumerate(CODECS)
+    ]
+    wanted = (broker.bootstrap, TOPIC, options.partitions, share * len(CODECS))
+    with ProcessPoolExecutor(1) as pool:
+        reading = pool.submit(consume, *wanted)
+        print(f"produced {share * len(CODECS):,} records in {produce(jobs):.1f} s", flush=True)
+        before = reading.result()
+    print(f"tables caught up {wait_caught_up(http_port, pipelines):.1f} s later", flush=True)
+    began_s = time.monotonic()
+    after = consume(*wanted)
+    print(f"consumed again from data files in {time.monotonic() - began_s:.1f} s", flush=True)
+    wrong = [] if before == after else [f"consumed {before}, then {after}"]
+    uri = f"http://{HOST}:{http_port}/iceberg"
+    for topic, partitions in ((TOPIC, options.partitions), (HOSTILE, 2)):
+        wrong += check_table(broker.bootstrap, uri, topic, partitions)
     return wrong
 
 
@@ -231,6 +270,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.compat.lake", description=__doc__)
     parser.add_argument("--records", type=int, default=10_000_000)
     parser.add_argument("--partitions", type=int, default=8)
+    parser.add_argument("--kills", type=int, default=0, help="how often the pipeline is killed")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="lakelog-lake-") as folder:
         data = Path(folder) / "data"
