@@ -2,8 +2,8 @@
 
 Marks behind the opening backticks: `python test` runs as a program, `python pytest` as a test file,
 `sh test` in bash, each with a broker of its own in the place of 127.0.0.1:9092; `python table` runs
-with a catalog that has the table it names. In every `sh` block the commands of `lakelog` and `make`
-are looked up, with their flags.
+with a catalog that has the table it names, `python read` with a broker that has the topic. In every
+`sh` block the commands of `lakelog` and `make` are looked up, with their flags.
 """
 
 import os
@@ -20,6 +20,7 @@ import pytest
 from tests.docs.pages import ROOT, Fence, all_fences
 from tests.http.duck import EXTENSIONS, extension_file
 from tests.http.iceberg_kit import served
+from tests.reading.running import running_broker
 
 from lakelog.cli.main import cli
 from lakelog.testing.broker import EmbeddedBroker
@@ -98,6 +99,23 @@ def test_an_example_with_a_table_runs(fence: Fence, tmp_path: Path) -> None:
         )
     assert done.returncode == 0, done.stderr
     assert re.match(r"[1-9][0-9]* rows", done.stdout), done.stdout
+
+
+@pytest.mark.parametrize("fence", all_fences("python", "read"), ids=place)
+def test_an_example_that_reads_objects_runs(fence: Fence, tmp_path: Path) -> None:
+    with running_broker(tmp_path / "data") as broker:
+        broker.create("greetings")
+        broker.produce("greetings", [b"hello"])
+        program = fence.text.replace("http://127.0.0.1:8080", broker.server)
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("1 rows ['key', 'value', "), done.stdout
 
 
 def commands(fence: Fence) -> Iterator[list[str]]:

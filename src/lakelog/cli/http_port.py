@@ -12,9 +12,12 @@ from lakelog.http.embedded import serve_pages
 from lakelog.http.iceberg import IcebergPages, iceberg_routes, open_iceberg
 from lakelog.http.iceberg_access import vend_options
 from lakelog.http.pipeline import pipeline_routes
+from lakelog.http.reading import StorePlace, reading_routes
+from lakelog.http.reading_messages import public_options
 from lakelog.http.tables import table_routes
 from lakelog.server.node import Node, World
 from lakelog.server.pipeline_index import BrokerIndex
+from lakelog.server.read_index import ReadIndex
 from lakelog.server.table_list import TableList
 from lakelog.topics.pipeline_access import Token
 
@@ -41,6 +44,8 @@ def _routes(
 ) -> list[BaseRoute]:
     token = Token(world.store, world.entropy)
     routes = pipeline_routes(BrokerIndex(node.broker, world.clock), token.get)
+    place = StorePlace(world.objects.url, public_options(options.objects.options))
+    routes += reading_routes(ReadIndex(node.broker, world.clock), place)
     if options.tables.enabled:
         tables = TableList(
             node.broker,

@@ -1,0 +1,1 @@
+"""Reading topics straight from object storage, as Arrow: no broker is on the way of the data."""
