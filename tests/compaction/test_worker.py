@@ -14,7 +14,7 @@ import pytest
 from tests.log.tables import accepted, read_all, task_of
 from tests.log.world import TOPIC, Node, World, batch, run
 
-from lakelog.compaction import worker
+from lakelog.compaction import wal_input, worker
 from lakelog.compaction.tasks import CompactionFailure, CompactionResult, CompactionTask, Trouble
 from lakelog.compaction.worker import compact
 from lakelog.model.failures import Failure, OutcomeUnknown, Unavailable
@@ -116,7 +116,7 @@ def test_a_pool_small_slices_and_small_rows_make_the_same_file(
         task = task_of(node, 1, row_group_bytes=300)
         whole = await compact(world.objects, task)
         expected = bytes(await world.objects.get(task.key))
-        monkeypatch.setattr(worker, "READ_BYTES", 300)
+        monkeypatch.setattr(wal_input, "READ_BYTES", 300)
         monkeypatch.setattr(worker, "ROWS_BYTES", 100)
         with ThreadPoolExecutor(1) as pool:
             assert await compact(world.objects, task, pool=pool) == whole

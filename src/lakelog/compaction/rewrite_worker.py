@@ -7,23 +7,22 @@ raises for its input (`lakelog.compaction.table_input`).
 """
 
 from concurrent.futures import Executor
-from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, BinaryIO
 
 from lakelog.compaction.kept import mark_kept, unpack_offsets
+from lakelog.compaction.output_file import make_file, table_writer
 from lakelog.compaction.table_input import Group, Source, feed_groups
 from lakelog.compaction.tasks import (
     CompactionAnswer,
+    CompactionFailure,
     CompactionResult,
     RewriteTask,
     Trouble,
 )
-from lakelog.compaction.wal_input import TroubleError, put_file, run_in
-from lakelog.model.failures import Failure
+from lakelog.compaction.wal_input import TroubleError, run_in
 from lakelog.objects.port import ObjectStore
-from lakelog.records.table_facts import TableFileFacts, TableFileOrigin
-from lakelog.records.table_file import TableFileWriter
-from lakelog.records.table_schema import FIELD_IDS, table_schema
+from lakelog.records.table_facts import TableFileFacts
+from lakelog.records.table_schema import table_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,23 +39,13 @@ async def rewrite(
 
     With a pool the loop stays free, and the next row group is read while rows are written.
     """
-    try:
-        with TemporaryFile(dir=directory) as file:
-            facts = await _build(objects, task, file, pool)
-            await put_file(objects, task.key, file, facts.size_bytes)
-    except TroubleError as error:
-        return error.answer(task.task_id, task.attempt)
-    except Failure as error:
-        return _unavailable(task, task.key, f"{type(error).__name__}: {error}")
-    except OSError as error:
-        return _unavailable(task, "", f"the temporary file: {error}")
+    facts = await make_file(
+        objects, task, lambda file: _build(objects, task, file, pool), directory=directory
+    )
+    if isinstance(facts, CompactionFailure):
+        return facts
     read_bytes = sum(piece.size_bytes for piece in task.pieces)
     return CompactionResult(task.task_id, task.attempt, task.key, facts, read_bytes)
-
-
-def _unavailable(task: RewriteTask, key: str, reason: str) -> CompactionAnswer:
-    trouble = TroubleError(Trouble.UNAVAILABLE, reason, key, task.start, task.end)
-    return trouble.answer(task.task_id, task.attempt)
 
 
 async def _build(
@@ -81,21 +70,7 @@ class _Work:
         self._columns = table_schema().names
         self._reached = task.start
         self._row_count = 0
-        origin = TableFileOrigin(
-            task.stream,
-            task.topic_id,
-            task.partition,
-            task.task_id,
-            task.start,
-            task.end,
-            task.batch_bytes_max,
-        )
-        self._writer = TableFileWriter(
-            file,
-            origin,
-            row_group_bytes=task.row_group_bytes,
-            field_ids=dict(task.field_ids) or FIELD_IDS,
-        )
+        self._writer = table_writer(file, task)
 
     def add(self, group: Group) -> None:
         """Take in the rows of a row group."""

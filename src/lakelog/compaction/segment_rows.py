@@ -7,17 +7,16 @@ a few MiB and a row group. The worker never raises for its input.
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from functools import partial
-from tempfile import TemporaryFile
 from typing import BinaryIO, TypeAlias
 
 import numpy as np
 
+from lakelog.compaction.output_file import make_file, table_writer
 from lakelog.compaction.segment_tasks import RowsResult, RowsTask, SegmentPiece
-from lakelog.compaction.tasks import CompactionFailure, Trouble
+from lakelog.compaction.tasks import CompactionFailure
 from lakelog.compaction.wal_input import (
     READ_BYTES,
     TroubleError,
-    put_file,
     run_in,
     trouble_of,
 )
@@ -34,10 +33,8 @@ from lakelog.records.segment_file import (
     tail_bytes,
     verify_batches,
 )
-from lakelog.records.table_facts import TableFileFacts, TableFileOrigin
-from lakelog.records.table_file import TableFileWriter
+from lakelog.records.table_facts import TableFileFacts
 from lakelog.records.table_rows import RowBuilder, UnreadableBatchError
-from lakelog.records.table_schema import FIELD_IDS
 
 RowsAnswer: TypeAlias = RowsResult | CompactionFailure
 
@@ -50,25 +47,16 @@ async def compact_rows(
     directory: str | None = None,
 ) -> RowsAnswer:
     """Make the task's file, by way of a temporary one in `directory`; with a pool, in it."""
-    try:
-        with TemporaryFile(dir=directory) as file:
-            work = _Work(task, file)
-            facts = await _build(objects, task, work, pool)
-            await put_file(objects, task.key, file, facts.size_bytes)
-    except TroubleError as error:
-        return error.answer(task.task_id, task.attempt)
-    except Failure as error:
-        return _unavailable(task, task.key, f"{type(error).__name__}: {error}")
-    except OSError as error:
-        return _unavailable(task, "", f"the temporary file: {error}")
+    left_out: list[tuple[int, int]] = []
+
+    async def build(file: BinaryIO) -> TableFileFacts:
+        return await _build(objects, task, _Work(task, file, left_out), pool)
+
+    facts = await make_file(objects, task, build, directory=directory)
+    if isinstance(facts, CompactionFailure):
+        return facts
     read_bytes = sum(piece.size_bytes for piece in task.pieces)
-    left_out = tuple(work.left_out)
-    return RowsResult(task.task_id, task.attempt, task.key, facts, read_bytes, left_out)
-
-
-def _unavailable(task: RowsTask, key: str, reason: str) -> CompactionFailure:
-    trouble = TroubleError(Trouble.UNAVAILABLE, reason, key, task.start, task.end)
-    return trouble.answer(task.task_id, task.attempt)
+    return RowsResult(task.task_id, task.attempt, task.key, facts, read_bytes, tuple(left_out))
 
 
 async def _build(
@@ -125,24 +113,10 @@ def _slices(found: SegmentMap) -> Iterator[tuple[ByteRange, int, int]]:
 class _Work:
     """The part that computes: batches to rows to the file. One thread at a time."""
 
-    def __init__(self, task: RowsTask, file: BinaryIO) -> None:
+    def __init__(self, task: RowsTask, file: BinaryIO, left_out: list[tuple[int, int]]) -> None:
         self._task = task
-        self.left_out: list[tuple[int, int]] = []
-        origin = TableFileOrigin(
-            task.stream,
-            task.topic_id,
-            task.partition,
-            task.task_id,
-            task.start,
-            task.end,
-            task.batch_bytes_max,
-        )
-        self._writer = TableFileWriter(
-            file,
-            origin,
-            row_group_bytes=task.row_group_bytes,
-            field_ids=dict(task.field_ids) or FIELD_IDS,
-        )
+        self._left_out = left_out
+        self._writer = table_writer(file, task)
         self._builder = RowBuilder(
             partition=task.partition, decompressed_bytes_max=DECOMPRESSED_BYTES_MAX
         )
@@ -153,7 +127,7 @@ class _Work:
             try:
                 self._builder.add(parse_header(batch).base_offset, batch)
             except UnreadableBatchError as error:
-                self.left_out.append((error.base_offset, error.end))
+                self._left_out.append((error.base_offset, error.end))
             if self._builder.size_bytes >= ROWS_BYTES:
                 self._flush()
 

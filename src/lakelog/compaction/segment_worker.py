@@ -6,9 +6,9 @@ input, and its memory is bounded by slices of a few MiB (`lakelog.compaction.wal
 """
 
 from concurrent.futures import Executor
-from tempfile import TemporaryFile
 from typing import BinaryIO, TypeAlias
 
+from lakelog.compaction.output_file import make_file
 from lakelog.compaction.segment_tasks import SegmentResult, SegmentTask
 from lakelog.compaction.tasks import CompactionFailure, Trouble, WalPiece
 from lakelog.compaction.wal_input import (
@@ -16,10 +16,9 @@ from lakelog.compaction.wal_input import (
     TroubleError,
     feed,
     piece_key,
-    put_file,
     run_in,
 )
-from lakelog.model.failures import Corrupt, Failure
+from lakelog.model.failures import Corrupt
 from lakelog.objects.port import ObjectStore
 from lakelog.records.header import parse_header
 from lakelog.records.segment_file import SegmentFacts, SegmentWriter
@@ -39,23 +38,13 @@ async def compact_segment(
 
     With a pool the loop stays free, and the next bytes are read while batches are checked.
     """
-    try:
-        with TemporaryFile(dir=directory) as file:
-            facts = await _build(objects, task, file, pool)
-            await put_file(objects, task.key, file, facts.size_bytes)
-    except TroubleError as error:
-        return error.answer(task.task_id, task.attempt)
-    except Failure as error:
-        return _unavailable(task, task.key, f"{type(error).__name__}: {error}")
-    except OSError as error:
-        return _unavailable(task, "", f"the temporary file: {error}")
+    facts = await make_file(
+        objects, task, lambda file: _build(objects, task, file, pool), directory=directory
+    )
+    if isinstance(facts, CompactionFailure):
+        return facts
     read_bytes = sum(piece.byte_length for piece in task.pieces)
     return SegmentResult(task.task_id, task.attempt, task.key, facts, read_bytes)
-
-
-def _unavailable(task: SegmentTask, key: str, reason: str) -> CompactionFailure:
-    trouble = TroubleError(Trouble.UNAVAILABLE, reason, key, task.start, task.end)
-    return trouble.answer(task.task_id, task.attempt)
 
 
 async def _build(

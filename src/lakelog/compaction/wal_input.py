@@ -5,12 +5,11 @@ names the object and the offsets, and becomes the task's answer.
 """
 
 import asyncio
-import mmap
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
-from typing import BinaryIO, Final, TypeAlias, TypeVar, cast
+from typing import Final, TypeAlias, TypeVar, cast
 
 from lakelog.compaction.tasks import CompactionFailure, Trouble, WalPiece
 from lakelog.log.plan import coalesce
@@ -85,14 +84,6 @@ async def run_in(pool: Executor | None, work: Callable[[], ResultT]) -> ResultT:
     if pool is None:
         return work()
     return await asyncio.get_running_loop().run_in_executor(pool, work)
-
-
-async def put_file(objects: ObjectStore, key: str, file: BinaryIO, size_bytes: int) -> None:
-    """Put a temporary file as one object, because an object is complete or not there."""
-    file.flush()
-    # Not closed here: a store that was cancelled may still read it.
-    content = mmap.mmap(file.fileno(), size_bytes, access=mmap.ACCESS_READ)
-    await objects.put(key, [memoryview(content)])
 
 
 def _second(first: BaseException | None, second: BaseException | ResultT) -> ResultT:

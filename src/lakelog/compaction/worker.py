@@ -6,17 +6,12 @@ slices of a few MiB and a row group, not by the stream. The file is built in a t
 put as one object, because an object is complete or not there.
 """
 
-import asyncio
-import mmap
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from functools import partial
-from tempfile import TemporaryFile
-from typing import BinaryIO, Final, TypeAlias, TypeVar, cast
+from typing import BinaryIO, Final
 
 import numpy as np
 
+from lakelog.compaction.output_file import make_file, table_writer
 from lakelog.compaction.tasks import (
     CompactionAnswer,
     CompactionFailure,
@@ -25,47 +20,23 @@ from lakelog.compaction.tasks import (
     Trouble,
     WalPiece,
 )
-from lakelog.log.plan import coalesce
-from lakelog.model.failures import Corrupt, Failure, NotFound
-from lakelog.model.ids import DomainId, WalId
-from lakelog.model.ranges import ByteRange
+from lakelog.compaction.wal_input import (
+    Slice,
+    TroubleError,
+    feed,
+    piece_key,
+    run_in,
+)
+from lakelog.model.failures import Corrupt
 from lakelog.objects.port import ObjectStore
 from lakelog.records.acceptance import DECOMPRESSED_BYTES_MAX
 from lakelog.records.header import parse_header
-from lakelog.records.table_facts import TableFileFacts, TableFileOrigin
-from lakelog.records.table_file import TableFileWriter
+from lakelog.records.table_facts import TableFileFacts
 from lakelog.records.table_rows import RowBuilder, UnreadableBatchError
-from lakelog.records.table_schema import FIELD_IDS
-from lakelog.wal.ids import object_key
 from lakelog.wal.runs import verify_run
-
-ResultT = TypeVar("ResultT")
-
-READ_BYTES: Final = 8 << 20
-"""WAL bytes that are read at once; the next slice is read while this one is decoded."""
 
 ROWS_BYTES: Final = 4 << 20
 """Decompressed bytes that become rows at once: what fits the processor's cache is faster."""
-
-
-_Slice: TypeAlias = tuple[tuple[WalPiece, memoryview], ...]
-"""Pieces with their bytes."""
-
-_TROUBLES: Final[Mapping[type[Failure], Trouble]] = {
-    NotFound: Trouble.MISSING,
-    Corrupt: Trouble.CORRUPT,
-}
-
-
-class _TroubleError(Exception):
-    """Ends a task; becomes its answer."""
-
-    def __init__(self, trouble: Trouble, reason: str, key: str, start: int, end: int) -> None:
-        super().__init__(reason)
-        self.trouble = trouble
-        self.key = key
-        self.start = start
-        self.end = end
 
 
 async def compact(
@@ -79,122 +50,25 @@ async def compact(
 
     With a pool the loop stays free, and the next bytes are read while rows are written.
     """
-    try:
-        with TemporaryFile(dir=directory) as file:
-            facts = await _build(objects, task, file, pool)
-            await _put(objects, task, file, facts.size_bytes)
-    except _TroubleError as error:
-        return _failure(task, error)
-    except OSError as error:
-        reason = f"the temporary file: {error}"
-        return _failure(task, _TroubleError(Trouble.UNAVAILABLE, reason, "", task.start, task.end))
+    facts = await make_file(
+        objects, task, lambda file: _build(objects, task, file, pool), directory=directory
+    )
+    if isinstance(facts, CompactionFailure):
+        return facts
     read_bytes = sum(piece.byte_length for piece in task.pieces)
     return CompactionResult(task.task_id, task.attempt, task.key, facts, read_bytes)
-
-
-def _failure(task: CompactionTask, error: _TroubleError) -> CompactionFailure:
-    return CompactionFailure(
-        task.task_id,
-        task.attempt,
-        error.trouble,
-        str(error),
-        error.key,
-        error.start,
-        error.end,
-    )
 
 
 async def _build(
     objects: ObjectStore, task: CompactionTask, file: BinaryIO, pool: Executor | None
 ) -> TableFileFacts:
-    """Read a slice while the one before it is worked on."""
     work = _Work(task, file)
-    held: _Slice = ()
     try:
-        for pieces in [*_slices(task), ()]:
-            done = await asyncio.gather(
-                _run(pool, partial(work.add, held)),
-                _read(objects, task, pieces),
-                return_exceptions=True,  # so that neither goes on when the task has ended
-            )
-            held = _second(*done)
-        return await _run(pool, work.close)
+        await feed(objects, task.domain, task.pieces, work.add, pool=pool)
+        return await run_in(pool, work.close)
     except BaseException:
         work.abandon()
         raise
-
-
-def _second(first: BaseException | None, second: BaseException | ResultT) -> ResultT:
-    """The second outcome, unless either is a failure."""
-    for error in (first, second):
-        if isinstance(error, BaseException):
-            raise error
-    return cast("ResultT", second)
-
-
-async def _run(pool: Executor | None, work: Callable[[], ResultT]) -> ResultT:
-    if pool is None:
-        return work()
-    return await asyncio.get_running_loop().run_in_executor(pool, work)
-
-
-async def _put(objects: ObjectStore, task: CompactionTask, file: BinaryIO, size_bytes: int) -> None:
-    file.flush()
-    # Not closed here: a store that was cancelled may still read it.
-    content = mmap.mmap(file.fileno(), size_bytes, access=mmap.ACCESS_READ)
-    try:
-        await objects.put(task.key, [memoryview(content)])
-    except Failure as error:
-        reason = f"{type(error).__name__}: {error}"
-        trouble = Trouble.UNAVAILABLE
-        raise _TroubleError(trouble, reason, task.key, task.start, task.end) from error
-
-
-def _slices(task: CompactionTask) -> Iterator[tuple[WalPiece, ...]]:
-    some: list[WalPiece] = []
-    size = 0
-    for piece in task.pieces:
-        if some and size + piece.byte_length > READ_BYTES:
-            yield tuple(some)
-            some, size = [], 0
-        some.append(piece)
-        size += piece.byte_length
-    if some:
-        yield tuple(some)
-
-
-async def _read(objects: ObjectStore, task: CompactionTask, pieces: Sequence[WalPiece]) -> _Slice:
-    """The pieces with their bytes, each object read once."""
-    by_object: dict[str, list[WalPiece]] = {}
-    for piece in pieces:
-        by_object.setdefault(_key(task, piece), []).append(piece)
-    reads = (_read_object(objects, key, some) for key, some in by_object.items())
-    found: dict[WalPiece, memoryview] = {}
-    for runs in await asyncio.gather(*reads):
-        found |= runs
-    return tuple((piece, found[piece]) for piece in pieces)
-
-
-async def _read_object(
-    objects: ObjectStore, key: str, pieces: Sequence[WalPiece]
-) -> dict[WalPiece, memoryview]:
-    spans = [ByteRange(one.byte_start, one.byte_start + one.byte_length) for one in pieces]
-    merged = coalesce(spans)
-    try:
-        contents = await objects.get_ranges(key, merged)
-    except Failure as error:
-        trouble = _TROUBLES.get(type(error), Trouble.UNAVAILABLE)
-        raise _TroubleError(trouble, str(error), key, pieces[0].start, pieces[-1].end) from error
-    runs = {}
-    for piece, span in zip(pieces, spans, strict=True):
-        holder = bisect_right(merged, span.start, key=lambda one: one.start) - 1
-        start = span.start - merged[holder].start
-        runs[piece] = contents[holder][start : start + len(span)]
-    return runs
-
-
-def _key(task: CompactionTask, piece: WalPiece) -> str:
-    return object_key(piece.zone, DomainId(task.domain), WalId(piece.wal_id))
 
 
 class _Work:
@@ -202,26 +76,12 @@ class _Work:
 
     def __init__(self, task: CompactionTask, file: BinaryIO) -> None:
         self._task = task
-        origin = TableFileOrigin(
-            task.stream,
-            task.topic_id,
-            task.partition,
-            task.task_id,
-            task.start,
-            task.end,
-            task.batch_bytes_max,
-        )
-        self._writer = TableFileWriter(
-            file,
-            origin,
-            row_group_bytes=task.row_group_bytes,
-            field_ids=dict(task.field_ids) or FIELD_IDS,
-        )
+        self._writer = table_writer(file, task)
         self._builder = RowBuilder(
             partition=task.partition, decompressed_bytes_max=DECOMPRESSED_BYTES_MAX
         )
 
-    def add(self, some: _Slice) -> None:
+    def add(self, some: Slice) -> None:
         """Take in the batches of these pieces."""
         for piece, run in some:
             try:
@@ -258,7 +118,7 @@ class _Work:
         first, end = np.searchsorted(offsets, (self._task.start, self._task.end)).tolist()
         self._writer.write(rows.slice(first, end - first))
 
-    def _trouble(self, trouble: Trouble, error: Exception, piece: WalPiece) -> _TroubleError:
+    def _trouble(self, trouble: Trouble, error: Exception, piece: WalPiece) -> TroubleError:
         start = error.base_offset if isinstance(error, UnreadableBatchError) else piece.start
         end = error.end if isinstance(error, UnreadableBatchError) else piece.end
-        return _TroubleError(trouble, str(error), _key(self._task, piece), start, end)
+        return TroubleError(trouble, str(error), piece_key(self._task.domain, piece), start, end)
