@@ -4,23 +4,16 @@ This is for a table that is ahead: a task's record was lost after its commit. Th
 which offsets it stands for, the index how new its records are.
 """
 
-from typing import Final
-
 from lakelog.compaction.plan import StreamName, TableAhead
 from lakelog.compaction.ports import StreamRange
 from lakelog.compaction.shop import Shop
 from lakelog.compaction.views import DataFile
 from lakelog.compaction.waits import reading
-from lakelog.model.failures import Corrupt
-from lakelog.model.ranges import ByteRange
+from lakelog.log.table_end import read_end
 from lakelog.objects.port import ObjectStore
-from lakelog.records.table_bytes import TAIL_BYTES, footer_bytes
 from lakelog.records.table_facts import TableFileOrigin
 from lakelog.records.table_file import TableFile
 from lakelog.streams.objects import FileKind, FileName
-
-FOOTER_GUESS_BYTES: Final = 64 << 10
-"""What is read of a file's end at first."""
 
 
 async def file_ahead(
@@ -52,11 +45,5 @@ async def file_ahead(
 
 
 async def _origin(objects: ObjectStore, key: str, size_bytes: int) -> TableFileOrigin:
-    start = max(0, size_bytes - FOOTER_GUESS_BYTES)
-    (end,) = await objects.get_ranges(key, [ByteRange(start, size_bytes)])
-    needed = footer_bytes(end[-TAIL_BYTES:])
-    if needed > size_bytes:
-        raise Corrupt(f"{key} has {size_bytes} bytes, its footer would have {needed}")
-    if needed > len(end):
-        (end,) = await objects.get_ranges(key, [ByteRange(size_bytes - needed, size_bytes)])
+    end = await read_end(objects, key, size_bytes)
     return TableFile.open(end, size_bytes=size_bytes).origin

@@ -23,17 +23,14 @@ from lakelog.catalog.port import TOPIC_ID_PROPERTY, DataFileView, Replacement, T
 from lakelog.clock import Clock
 from lakelog.compaction.ports import LogIndex, StreamRange, TopicView
 from lakelog.compaction.waits import reading, writing
-from lakelog.model.failures import Corrupt, Failure
-from lakelog.model.ranges import ByteRange
+from lakelog.log.table_end import read_end
+from lakelog.model.failures import Failure
 from lakelog.objects.port import ObjectStore
-from lakelog.records.table_bytes import TAIL_BYTES, footer_bytes
 from lakelog.records.table_file import TableFile
 from lakelog.telemetry import event
 
 _log = logging.getLogger("lakelog.compaction")
 
-FOOTER_GUESS_BYTES: Final = 64 << 10
-"""What is read of a file's end at first."""
 
 FOOTERS_AT_ONCE: Final = 8
 AGES_MAX: Final = 100_000
@@ -227,13 +224,7 @@ class TableRetention:
 
 async def _read_age(objects: ObjectStore, key: str, size_bytes: int) -> Age:
     """From the file's footer; `Corrupt` for a file that is not one of ours."""
-    start = max(0, size_bytes - FOOTER_GUESS_BYTES)
-    (end,) = await objects.get_ranges(key, [ByteRange(start, size_bytes)])
-    needed = footer_bytes(end[-TAIL_BYTES:])
-    if needed > size_bytes:
-        raise Corrupt(f"{key} has {size_bytes} bytes, its footer would have {needed}")
-    if needed > len(end):
-        (end,) = await objects.get_ranges(key, [ByteRange(size_bytes - needed, size_bytes)])
+    end = await read_end(objects, key, size_bytes)
     file = TableFile.open(end, size_bytes=size_bytes)
     newest_us = max((group.max_timestamp_us for group in file.row_groups), default=0)
     return Age(file.origin.end, newest_us)

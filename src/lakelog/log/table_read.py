@@ -17,12 +17,12 @@ from typing import Final, TypeVar
 from lakelog.log.cache import Run, RunCache, run_of
 from lakelog.log.options import LogOptions
 from lakelog.log.plan import Piece, StreamPlan
+from lakelog.log.table_end import read_end
 from lakelog.model.failures import Corrupt
 from lakelog.model.ranges import ByteRange
 from lakelog.objects.port import ObjectStore
 from lakelog.records.header import BatchError
 from lakelog.records.table_batches import batches_from_rows, empty_batches
-from lakelog.records.table_bytes import TAIL_BYTES, footer_bytes
 from lakelog.records.table_facts import RowGroup
 from lakelog.records.table_file import TableFile
 from lakelog.records.table_schema import TIMESTAMP_US_MAX
@@ -30,9 +30,6 @@ from lakelog.streams.objects import FileKind, FileName, ObjectName
 from lakelog.telemetry import Metrics
 
 ResultT = TypeVar("ResultT")
-
-FOOTER_GUESS_BYTES: Final = 64 << 10
-"""What is read of a file's end at first: the footer of about thirty row groups."""
 
 FOOTERS_MAX: Final = 256
 """Footers that are kept: about 100 kB each, when files are large."""
@@ -172,15 +169,7 @@ class TableReader:
 
     async def _open(self, key: str, size_bytes: int) -> TableFile:
         self._metrics.objects_got.inc()
-        start = max(0, size_bytes - FOOTER_GUESS_BYTES)
-        (end,) = await self._objects.get_ranges(key, [ByteRange(start, size_bytes)])
-        needed = footer_bytes(end[-TAIL_BYTES:])
-        if needed > size_bytes:
-            raise Corrupt(f"{key} has {size_bytes} bytes, its footer would have {needed}")
-        if needed > len(end):
-            (end,) = await self._objects.get_ranges(
-                key, [ByteRange(size_bytes - needed, size_bytes)]
-            )
+        end = await read_end(self._objects, key, size_bytes)
         return await self._work(partial(TableFile.open, end, size_bytes=size_bytes))
 
     def _work(self, work: Callable[[], ResultT]) -> Awaitable[ResultT]:
