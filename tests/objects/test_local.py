@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import gc
 import os
 import threading
 from collections.abc import Awaitable, Callable
@@ -243,6 +244,7 @@ def test_what_is_no_object_is_not_listed(tmp_path: Path) -> None:
 
 
 def test_directories_threads_and_files_are_bounded_and_given_back(tmp_path: Path) -> None:
+    gc.collect()  # what other tests left open must not be closed while it is counted here
     threads, files = threading.active_count(), len(os.listdir("/proc/self/fd"))
 
     async def work(store: LocalObjectStore) -> None:
@@ -252,5 +254,5 @@ def test_directories_threads_and_files_are_bounded_and_given_back(tmp_path: Path
         assert len(os.listdir("/proc/self/fd")) <= files + DIRECTORIES_OPEN_MAX + 10
 
     run_on(tmp_path, work)
-    assert len(os.listdir("/proc/self/fd")) == files
-    assert threading.active_count() == threads
+    assert len(os.listdir("/proc/self/fd")) <= files
+    assert threading.active_count() <= threads
