@@ -25,22 +25,27 @@ def name_text(name: ObjectName) -> str:
 
 
 def dump_state(state: DomainState) -> dict[str, Any]:
-    """The state's meaning; groups only where there are some."""
+    """The state's meaning; groups and writes only where there are some."""
     groups = {"groups": _dump_groups(state)} if state.groups.groups else {}
-    return groups | {
-        "cluster": state.cluster_id,
-        "level": state.level,
-        "position": state.position,
-        "horizon": state.horizon_ms,
-        "expired": state.producers.expired_max,
-        "writers": {
-            writer: [stamp.incarnation, stamp.number] for writer, stamp in state.writers.items()
-        },
-        "supported": dict(state.supported),
-        "streams": {
-            str(number): _dump_stream(state, number) for number in sorted(state.streams.row_of)
-        },
-    }
+    writes = {name: list(last) for name, last in state.writes.items()}
+    return (
+        groups
+        | ({"writes": writes} if writes else {})
+        | {
+            "cluster": state.cluster_id,
+            "level": state.level,
+            "position": state.position,
+            "horizon": state.horizon_ms,
+            "expired": state.producers.expired_max,
+            "writers": {
+                writer: [stamp.incarnation, stamp.number] for writer, stamp in state.writers.items()
+            },
+            "supported": dict(state.supported),
+            "streams": {
+                str(number): _dump_stream(state, number) for number in sorted(state.streams.row_of)
+            },
+        }
+    )
 
 
 def _dump_groups(state: DomainState) -> dict[str, Any]:
@@ -92,7 +97,8 @@ def _dump_stream(state: DomainState, number: int) -> dict[str, Any]:
 
 def dump_model(model: Model) -> dict[str, Any]:
     """The model's meaning, in the same shape."""
-    return {
+    writes = {name: list(last) for name, last in model.writes.items()}
+    return ({"writes": writes} if writes else {}) | {
         "cluster": model.cluster_id,
         "level": model.level,
         "position": model.position,

@@ -22,7 +22,8 @@ from lakelog.domain.events import (
     Trim,
     Upgrade,
 )
-from lakelog.domain.outcomes import Verdict
+from lakelog.domain.outcomes import Verdict, WriteVerdict
+from lakelog.domain.write_event import ExpireWrites, Write
 from lakelog.streams.objects import FileName, ObjectName, WalName, digest
 
 SEQUENCES = 2**31
@@ -79,16 +80,18 @@ class Stream:
 class Model:
     """The state after some records, and what became of each event."""
 
-    def __init__(self, *, producers_max: int = 10**9) -> None:
+    def __init__(self, *, producers_max: int = 10**9, applications_max: int = 10**9) -> None:
         self.cluster_id = ""
         self.level = 0
         self.position = 0
         self.horizon_ms = 0
         self.expired_max = -1
         self.producers_max = producers_max
+        self.applications_max = applications_max
         self.writers: dict[str, Stamp] = {}
         self.supported: dict[str, int] = {}
         self.streams: dict[int, Stream] = {}
+        self.writes: dict[str, tuple[int, int]] = {}
 
     def apply(self, record: Record) -> list[Any]:
         """Outcomes as plain values: a list of (verdict, offset, timestamp) for a Commit, etc."""
@@ -113,6 +116,8 @@ class Model:
         match event:
             case Commit():
                 return self._commit(event)
+            case Write():
+                return self._write(event)
             case Trim():
                 pairs = zip(event.streams.tolist(), event.offsets.tolist(), strict=True)
                 return [self._trim(stream, offset) for stream, offset in pairs]
@@ -122,6 +127,10 @@ class Model:
                 self._change_streams(event)
             case ExpireProducers():
                 self._expire(min(event.cutoff_ms, self.horizon_ms))
+            case ExpireWrites():
+                for name, (_, time_ms) in list(self.writes.items()):
+                    if time_ms < event.cutoff_ms and time_ms < self.horizon_ms:
+                        del self.writes[name]
             case _:
                 self._note(writer, event)
         return "done"
@@ -168,6 +177,28 @@ class Model:
                 continue
             open_entry = _entered(stream, open_entry, event, at)
         return [(int(verdict), offset, timestamp) for verdict, offset, timestamp in answers]
+
+    def _write(self, event: Write) -> tuple[int, Any]:
+        """The verdict, and what became of each batch of each object or which streams miss."""
+        if self.level < 2:
+            return int(WriteVerdict.TOO_EARLY), []
+        if event.application in self.writes:
+            if event.version <= self.writes[event.application][0]:
+                return int(WriteVerdict.ALREADY), []
+        elif len(self.writes) >= self.applications_max:
+            return int(WriteVerdict.APPLICATIONS_FULL), []
+        newest_ms = 0
+        for commit in event.commits:
+            time_ms = int.from_bytes(commit.wal_id[:6], "big")
+            newest_ms = max(newest_ms, time_ms)
+            if time_ms < self.horizon_ms:
+                return int(WriteVerdict.VOID), []
+        named = {int(stream) for commit in event.commits for stream in commit.stream}
+        missing = sorted(named - self.streams.keys())
+        if missing:
+            return int(WriteVerdict.UNKNOWN_STREAM), missing
+        self.writes[event.application] = event.version, newest_ms
+        return int(WriteVerdict.TAKEN), [self._commit(commit) for commit in event.commits]
 
     def _judge(
         self, stream: Stream, event: Commit, at: int, time_ms: int

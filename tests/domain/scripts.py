@@ -23,7 +23,10 @@ from lakelog.domain.events import (
     Hello,
     Horizon,
     Swap,
+    Upgrade,
 )
+from lakelog.domain.write_event import ExpireWrites
+from lakelog.domain.write_event import Write as WriteEvent
 from lakelog.streams.objects import FileKind, FileName, digest
 
 STREAMS = 6
@@ -58,7 +61,16 @@ class Other:
     b: int
 
 
-Command = Object | Other
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A Write of some objects; `step` is how far its version is from the application's last."""
+
+    application: str
+    step: int
+    objects: tuple[Object, ...]
+
+
+Command = Object | Batch | Other
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +102,8 @@ OTHERS = (
     "swap",
     "horizon",
     "expire",
+    "expire-writes",
+    "upgrade",
     "upgrade",
 )
 HOWS = ("plain", "next", "next", "run", "run", "retry", "gap", "bump", "bump-gap", "stale", "giant")
@@ -101,6 +115,22 @@ sends = st.builds(
     st.integers(1, 7),
 )
 objects = st.builds(Object, st.lists(sends, min_size=1, max_size=9).map(tuple), st.integers(-2, 40))
+plain_sends = st.builds(
+    Send,
+    st.sampled_from((*range(1, STREAMS + 1), 1, 2, 3, 1, 2, 3, STREAMS + 1)),
+    st.just(0),
+    st.just("plain"),
+    st.integers(1, 7),
+)
+plain_objects = st.builds(
+    Object, st.lists(plain_sends, min_size=1, max_size=5).map(tuple), st.integers(-1, 40)
+)
+batches = st.builds(
+    Batch,
+    st.sampled_from(("one", "two", "zwölf")),
+    st.sampled_from((1, 1, 1, 2, 0, -1)),
+    st.lists(plain_objects, min_size=1, max_size=3).map(tuple),
+)
 others = st.builds(
     Other,
     st.sampled_from(OTHERS),
@@ -111,7 +141,7 @@ writes = st.builds(
     Write,
     st.sampled_from(WRITERS),
     st.sampled_from(("next",) * 12 + ("skip", "reborn", "reborn", "mute", "zombie")),
-    st.lists(objects | others, min_size=1, max_size=3).map(tuple),
+    st.lists(objects | batches | others, min_size=1, max_size=3).map(tuple),
 )
 upkeeps = st.builds(Upkeep, st.sampled_from(("pack", "frozen", "again")), st.integers(0, 10))
 scripts = st.lists(st.one_of(writes, writes, writes, upkeeps), min_size=1, max_size=25)
@@ -133,13 +163,15 @@ def record_of(model: Model, step: Write) -> Record:
         event = _event(scratch, command, tag=model.position * 8 + number)
         scratch.event(step.writer, event)
         events.append(event)
-    return Record(step.writer, stamp, 1, tuple(events))
+    return Record(step.writer, stamp, 2, tuple(events))
 
 
 def _event(model: Model, command: Command, *, tag: int) -> Event:
     match command:
         case Object():
             return _commit(model, command, tag)
+        case Batch():
+            return _write(model, command, tag)
         case Other(what="create", a=stream, b=more):
             streams = list(range(stream, min(stream + more % 3, STREAMS) + 1))
             return create_of(*streams, first_partition=more)
@@ -149,10 +181,20 @@ def _event(model: Model, command: Command, *, tag: int) -> Event:
             return Drop(np.array([stream, STREAMS + 1], dtype=np.int64))
         case Other(what="swap", a=stream, b=choice):
             return _swap(model, stream, choice, tag)
+        case Other():
+            return _note(model, command)
+
+
+def _note(model: Model, command: Other) -> Event:
+    match command:
         case Other(what="horizon", b=amount):
             return Horizon(max(model.horizon_ms, BASE_MS) + amount - 3)
         case Other(what="expire", b=amount):
             return ExpireProducers(model.horizon_ms + 10 - amount)
+        case Other(what="expire-writes", b=amount):
+            return ExpireWrites(model.horizon_ms + 10 - amount)
+        case Other(what="upgrade"):
+            return Upgrade(2)
         case _:
             return Barrier()
 
@@ -208,6 +250,15 @@ def _commit(model: Model, command: Object, tag: int) -> Commit:
             batches += [_batch(known, one) for one in (*more, replace(send, how="retry"))]
     time_ms = max(model.horizon_ms, BASE_MS) + command.age_ms
     return commit_of(batches, time_ms=time_ms, number=tag, zone="z" * (tag % 2))
+
+
+def _write(model: Model, command: Batch, tag: int) -> WriteEvent:
+    last = model.writes.get(command.application, (-1, 0))[0]
+    commits = [
+        _commit(model, one, tag * 8 + number + (1 << 40))
+        for number, one in enumerate(command.objects)
+    ]
+    return WriteEvent(command.application, max(0, last + command.step), tuple(commits))
 
 
 def _batch(known: dict[tuple[int, int], tuple[int, list[tuple[int, int]]]], send: Send) -> B:

@@ -22,7 +22,9 @@ from lakelog.domain.events import (
     Upgrade,
     decode_event,
     encode_event,
+    needed_level,
 )
+from lakelog.domain.write_event import ExpireWrites, Write
 from lakelog.model.failures import Corrupt
 from lakelog.streams.objects import FileKind, FileName
 
@@ -42,6 +44,8 @@ SAMPLES: tuple[Event, ...] = (
     ExpireProducers(-1),
     Upgrade(1),
     Barrier(),
+    Write("application-ä", 7, (commit_of([B(1, 3), B(2)], zone="z"), commit_of([B(4)], number=1))),
+    ExpireWrites(-5),
 )
 
 
@@ -140,3 +144,35 @@ def test_a_trim_to_a_negative_offset_is_corrupt() -> None:
 def test_a_partition_beyond_int32_is_corrupt() -> None:
     with pytest.raises(Corrupt):
         round_trip(create_of(1, 2, first_partition=2**31 - 1))
+
+
+OBJECT = commit_of([B(1, 3)])
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Write("", 1, (OBJECT,)),
+        Write("a", -1, (OBJECT,)),
+        Write("a", 1, ()),
+        Write("a", 1, (GOOD,)),
+        Write("a", 1, (OBJECT, OBJECT)),
+        Write("a", 1, (replace(OBJECT, size_bytes=30),)),
+    ],
+    ids=["nobody", "no version", "no object", "producers", "an object twice", "a bad commit"],
+)
+def test_a_write_with_bad_content_is_corrupt(event: Write) -> None:
+    with pytest.raises(Corrupt):
+        round_trip(event)
+
+
+def test_an_application_is_text() -> None:
+    kind, body = encode_event(Write("ab", 1, (OBJECT,)))
+    with pytest.raises(Corrupt):
+        decode_event(kind, memoryview(body.replace(b"ab", b"\xff\xfe", 1)))
+
+
+def test_only_events_of_level_2_need_level_2() -> None:
+    assert needed_level(kind for kind in Kind if kind < Kind.WRITE) == 1
+    assert needed_level([Kind.COMMIT, Kind.WRITE]) == 2
+    assert needed_level([Kind.EXPIRE_WRITES]) == 2

@@ -27,7 +27,7 @@ from lakelog.domain.events import (
 )
 from lakelog.domain.machine import apply
 from lakelog.domain.outcomes import Done, Ignored, Swapped, Trimmed, Verdict
-from lakelog.domain.state import DomainState
+from lakelog.domain.state import LEVEL_MAX, DomainState
 from lakelog.model.failures import Corrupt
 from lakelog.streams import producers as producers_module
 from lakelog.streams.objects import FileKind, FileName, WalName, digest
@@ -117,8 +117,8 @@ def test_a_level_above_ours_stops_the_domain_before_anything_changes() -> None:
     domain = Domain(1)
     before = dump_state(domain.state)
     with pytest.raises(Corrupt):
-        domain.add(commit_of([B(1)]), Upgrade(2))
-    record = Record("a", Stamp(1, 90), 2, (Barrier(),))
+        domain.add(commit_of([B(1)]), Upgrade(LEVEL_MAX + 1))
+    record = Record("a", Stamp(1, 90), LEVEL_MAX + 1, (Barrier(),))
     with pytest.raises(Corrupt):
         apply(domain.state, encode_record(record))
     assert dump_state(domain.state) == before

@@ -12,6 +12,7 @@ from tests.domain.model import Model
 from tests.domain.scripts import Step, Upkeep, Write, record_of, scripts
 
 from lakelog.domain import judge as judge_module
+from lakelog.domain import writes as writes_module
 from lakelog.domain.envelope import Record, Stamp, encode_record
 from lakelog.domain.events import Genesis, Hello
 from lakelog.domain.machine import apply
@@ -23,6 +24,7 @@ from lakelog.domain.outcomes import (
     Outcome,
     Swapped,
     Trimmed,
+    Written,
 )
 from lakelog.domain.state import DomainState
 from lakelog.streams import index as index_module
@@ -32,9 +34,9 @@ from lakelog.streams import producers as producers_module
 class Pair:
     """The machine and the model, fed the same records and compared after each."""
 
-    def __init__(self, *, producers_max: int) -> None:
+    def __init__(self, *, producers_max: int, applications_max: int = 100) -> None:
         self.state = DomainState()
-        self.model = Model(producers_max=producers_max)
+        self.model = Model(producers_max=producers_max, applications_max=applications_max)
         self.written: list[Record] = []
         # Not in the order of their names: nothing may depend on who came first.
         self.feed(Record("b", Stamp(1, 1), 1, (Genesis("cluster", 0, 1), Hello(1))))
@@ -79,6 +81,9 @@ def plain(outcome: Outcome) -> Any:
     match outcome:
         case Committed():
             return outcome_rows(outcome)
+        case Written(verdict=verdict, commits=commits, unknown=unknown):
+            rows: list[Any] = [outcome_rows(one) for one in commits]
+            return int(verdict), rows or list(unknown)
         case Trimmed(log_starts=log_starts):
             return log_starts.tolist()
         case Swapped(accepted=accepted):
@@ -91,14 +96,21 @@ def plain(outcome: Outcome) -> Any:
             return "done"
 
 
-def run(script: Sequence[Step], *, producers_max: int = 100, few: int = 0) -> Pair:
+def run(
+    script: Sequence[Step],
+    *,
+    producers_max: int = 100,
+    applications_max: int = 100,
+    few: int = 0,
+) -> Pair:
     with pytest.MonkeyPatch.context() as patch:
         # Small limits, so that short scripts reach packing, sorted views and a full table.
         patch.setattr(index_module, "DEAD_ROWS_MIN", 3)
         patch.setattr(index_module, "TAIL_STEPS_MAX", 2)
         patch.setattr(judge_module, "FEW_BATCHES", few)
         patch.setattr(producers_module, "PRODUCERS_MAX", producers_max)
-        pair = Pair(producers_max=producers_max)
+        patch.setattr(writes_module, "APPLICATIONS_MAX", applications_max)
+        pair = Pair(producers_max=producers_max, applications_max=applications_max)
         for step in script:
             note(repr(step))
             pair.step(step)
@@ -115,6 +127,14 @@ def test_apply_does_what_the_naive_model_does(script: list[Step], few: int) -> N
 @given(scripts)
 def test_apply_does_what_the_naive_model_does_when_producers_are_full(script: list[Step]) -> None:
     run(script, producers_max=3)
+
+
+@settings(max_examples=60, deadline=None)
+@given(scripts)
+def test_apply_does_what_the_naive_model_does_when_applications_are_full(
+    script: list[Step],
+) -> None:
+    run(script, applications_max=1)
 
 
 @settings(max_examples=60, deadline=None)

@@ -26,7 +26,8 @@ from lakelog.domain.events import (
     Upgrade,
 )
 from lakelog.domain.machine import apply
-from lakelog.domain.state import DomainState
+from lakelog.domain.state import LEVEL_MAX, DomainState
+from lakelog.domain.write_event import ExpireWrites, Write
 from lakelog.model.failures import Corrupt
 from lakelog.streams.objects import FileKind, FileName, WalName, digest
 
@@ -46,8 +47,10 @@ def samples() -> tuple[bytes, ...]:
         (trim_of({1: 1, 2: 0, 9: 4}),),
         (Drop(np.array([1, 2], dtype=np.int64)),),
         (Horizon(2_000), ExpireProducers(1_500), Upgrade(1), Barrier()),
+        (Write("job", 3, (commit_of([B(1), B(2, 3)], number=8), commit_of([B(1)], number=9))),),
+        (Write("new", 0, (commit_of([B(3)], number=8),)), ExpireWrites(1_500)),
     )
-    return tuple(encode_record(Record("a", Stamp(1, 50), 1, one)) for one in events)
+    return tuple(encode_record(Record("a", Stamp(1, 50), LEVEL_MAX, one)) for one in events)
 
 
 @cache
@@ -56,6 +59,7 @@ def started() -> tuple[DomainState, dict[str, Any]]:
     domain = Domain(1, 2, 3)
     domain.commit(B(1, 2), idempotent(3, 0))
     domain.commit(B(1, 2), idempotent(3, 1))
+    domain.add(Upgrade(LEVEL_MAX), Write("job", 2, (commit_of([B(2)], number=7),)))
     return domain.state, dump_state(domain.state)
 
 
@@ -87,10 +91,10 @@ def decode(chance: random.Random) -> None:
     """A decoded record encodes to bytes that decode to the same."""
     data = mutated(chance, chance.choice(samples()))
     try:
-        record = decode_record(data, level_max=1)
+        record = decode_record(data, level_max=LEVEL_MAX)
     except Corrupt:
         return
-    again = decode_record(encode_record(record), level_max=1)
+    again = decode_record(encode_record(record), level_max=LEVEL_MAX)
     assert repr(again) == repr(record)
 
 

@@ -243,7 +243,7 @@ def test_every_difference_is_about_a_row_that_is_replayed() -> None:
 
 
 @pytest.mark.parametrize("kind", [CreateTopicsResponse, DescribeConfigsResponse])
-def test_our_configs_are_those_of_the_recorded_broker_and_three_more(kind: type[Struct]) -> None:
+def test_our_configs_are_those_of_the_recorded_broker_and_four_more(kind: type[Struct]) -> None:
     async def scenario(stage: Stage) -> None:
         scene = await stage.broker()
         place, item = ("topics", 31) if kind is CreateTopicsResponse else ("results", 24)
@@ -254,6 +254,7 @@ def test_our_configs_are_those_of_the_recorded_broker_and_three_more(kind: type[
         their_names = {config["name"] for config in theirs}
         assert {config["name"] for config in ours} - their_names == {
             "lakelog.format",
+            "lakelog.snapshots.history.ms",
             "lakelog.table.freshness.ms",
             "lakelog.table.retention.ms",
         }

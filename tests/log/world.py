@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from lakelog.clock import SeededEntropy, SystemClock
+from lakelog.clock import Clock, SeededEntropy, SystemClock
 from lakelog.domain.options import DomainOptions
 from lakelog.domain.replica import Identity, Replica
 from lakelog.log.log import Log
@@ -39,7 +39,7 @@ class World:
     """Stores that several nodes share."""
 
     def __init__(self) -> None:
-        self.clock = SystemClock()
+        self.clock: Clock = SystemClock()
         self.store: MetadataStore = MemoryMetadataStore(self.clock)
         self.objects: ObjectStore = MemoryObjectStore(self.clock)
         self.nodes: list[Node] = []

@@ -283,4 +283,74 @@ LOG: tuple[Plant, ...] = (
     ),
 )
 
-PLANTS = MEANING + STATE + LOG
+WRITTEN = ("tests/domain/test_writes.py",)
+PLACED = ("tests/log/test_placed.py", "tests/log/test_writes.py")
+
+WRITES: tuple[Plant, ...] = (
+    plant(
+        "a version counts twice",
+        "domain/writes.py",
+        "event.version <= last.version:",
+        "event.version < last.version:",
+        tests=WRITTEN,
+    ),
+    plant(
+        "a void object of a write is left out",
+        "domain/writes.py",
+        "    if min(times_ms) < state.horizon_ms:\n",
+        "    if max(times_ms) < state.horizon_ms:\n",
+        tests=WRITTEN,
+    ),
+    plant(
+        "a refused write uses its version up",
+        "domain/writes.py",
+        "    unknown = _unknown(state, event)\n",
+        "    state.writes[event.application] = LastWrite(event.version, max(times_ms))\n"
+        "    unknown = _unknown(state, event)\n",
+        tests=WRITTEN,
+    ),
+    plant(
+        "a write before the upgrade counts",
+        "domain/writes.py",
+        "if state.level < WRITES_LEVEL:",
+        "if state.level < 1:",
+        tests=WRITTEN,
+    ),
+    plant(
+        "an application younger than the Horizon is forgotten",
+        "domain/writes.py",
+        "cutoff_ms = min(event.cutoff_ms, state.horizon_ms)",
+        "cutoff_ms = event.cutoff_ms",
+        tests=WRITTEN,
+    ),
+    plant(
+        "writes by the order in which they came",
+        "domain/checkpoint.py",
+        "for name, last in sorted(state.writes.items())",
+        "for name, last in state.writes.items()",
+        tests=WRITTEN,
+    ),
+    plant(
+        "every record asks for the newest level",
+        "domain/writer.py",
+        "level = needed_level(queued.kind for queued in taken)",
+        "level = LEVEL_MAX",
+        tests=PLACED,
+    ),
+    plant(
+        "a broker without Hello is taken to support everything",
+        "log/levels.py",
+        "supported.get(name, 0) < level",
+        "supported.get(name, level) < level",
+        tests=PLACED,
+    ),
+    plant(
+        "an object's batches are not looked at",
+        "log/placed.py",
+        "    if header.last_offset_delta + 1 != count or header.record_count != count:\n",
+        "    if False:\n",
+        tests=PLACED,
+    ),
+)
+
+PLANTS = MEANING + STATE + LOG + WRITES

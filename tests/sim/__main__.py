@@ -1,8 +1,9 @@
 """Runs many seeds: `python -m tests.sim --seeds N [--first S] [--jobs J]`, or one: `--seed S`.
 
-Each seed runs three worlds, that of the log, that of groups and that of the pipeline to tables;
-`--what` chooses one of them. Prints every seed that fails, with what was violated, and which of the
-states that must be reached at least once were not. A seed that fails belongs into `seeds.txt`.
+Each seed runs four worlds, that of the log, that of groups, that of the pipeline to tables and that
+of jobs that write objects themselves; `--what` chooses one of them. Prints every seed that fails,
+with what was violated, and which of the states that must be reached at least once were not. A seed
+that fails belongs into `seeds.txt`.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from tests.sim.group_expected import MUST_REACH_GROUPS
 from tests.sim.group_scenario import GroupResult, run_group_seed
 from tests.sim.pipeline_scenario import MUST_REACH_PIPELINE, run_pipeline_seed
 from tests.sim.scenario import Result, run_seed
+from tests.sim.write_scenario import MUST_REACH_WRITES, run_write_seed
 
 SWEEP_SEEDS_MIN = 300
 """In fewer seeds than this a rare state may be missing by chance."""
@@ -27,6 +29,7 @@ WORLDS: dict[str, tuple[Callable[[int], Result | GroupResult], set[str]]] = {
     "log": (run_seed, MUST_REACH),
     "groups": (run_group_seed, MUST_REACH_GROUPS),
     "pipeline": (run_pipeline_seed, MUST_REACH_PIPELINE),
+    "writes": (run_write_seed, MUST_REACH_WRITES),
 }
 Attempt = tuple[int, dict[str, list[str]], set[str]]
 """A seed, what was violated by world, and what was reached, with the world's name before it."""

@@ -291,6 +291,19 @@ def test_a_broker_that_loads_its_state_has_its_id_and_is_not_seen_yet() -> None:
     run(scenario)
 
 
+def test_a_broker_that_has_its_id_is_registered_whether_it_serves_or_not() -> None:
+    async def scenario(stage: Stage) -> None:
+        serving, loading = await stage.cluster(), await stage.cluster()
+        await serving.register(node(7))
+        await loading.claim(node(2, port=9093))
+        assert [one.id for one in serving.nodes()] == [7]
+        assert await serving.registered() == [2, 7]
+        await loading.leave()
+        assert await serving.registered() == [7]
+
+    run(scenario)
+
+
 def test_a_broker_whose_key_was_taken_while_its_session_lives_takes_it_back() -> None:
     async def scenario(stage: Stage) -> None:
         cluster, other = await stage.cluster(), await stage.cluster()

@@ -132,14 +132,16 @@ async def _answer_named(
             await answers.add_id(TopicId(topic_id))
         return
     wanted = _unique(topic.name for topic in asked if topic.name is not None)
-    if request.allow_auto_topic_creation and broker.options.auto_create_topics:
-        answers.faults.update(await _create_missing(broker, wanted))
+    if request.allow_auto_topic_creation:
+        answers.faults.update(await create_missing(broker, wanted))
     for name in wanted:
         await answers.add_name(name)
 
 
-async def _create_missing(broker: "Broker", wanted: Sequence[str]) -> dict[str, ErrorCode]:
-    """Make the topics that are not there; what could not be made, and why."""
+async def create_missing(broker: "Broker", wanted: Sequence[str]) -> dict[str, ErrorCode]:
+    """Make the topics that are not there, if that is allowed; what could not be made, and why."""
+    if not broker.options.auto_create_topics:
+        return {}
     missing = [name for name in wanted if _may_be_made(broker, name)]
     faults = dict.fromkeys(missing, ErrorCode.LEADER_NOT_AVAILABLE)
 

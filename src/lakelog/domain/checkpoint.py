@@ -15,7 +15,7 @@ import numpy as np
 from lakelog.domain.envelope import Stamp
 from lakelog.domain.group_pages import GroupPage
 from lakelog.domain.pages import Page
-from lakelog.domain.state import LEVEL_MAX, DomainState
+from lakelog.domain.state import LEVEL_MAX, DomainState, LastWrite
 from lakelog.model.failures import Corrupt
 from lakelog.streams.columns import Columns, Int64s
 from lakelog.streams.index import link
@@ -36,8 +36,8 @@ class PageName(msgspec.Struct, frozen=True, array_like=True):
 class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a checkpoint holds beside its pages.
 
-    What is empty by default is not written, so that a checkpoint without groups has the bytes
-    that it had before there were any.
+    What is empty by default is not written, so that a checkpoint without groups or writes has the
+    bytes that it had before there were any.
     """
 
     format: int
@@ -51,6 +51,7 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
     supported: tuple[tuple[str, int], ...]
     pages: tuple[PageName, ...]
     group_pages: tuple[PageName, ...] = ()
+    writes: tuple[tuple[str, int, int], ...] = ()
 
 
 def digest(data: bytes | memoryview) -> str:
@@ -76,6 +77,7 @@ def make_manifest(
         supported=tuple(sorted(state.supported.items())),
         pages=tuple(sorted(pages, key=lambda page: page.bucket)),
         group_pages=tuple(sorted(group_pages, key=lambda page: page.bucket)),
+        writes=tuple((name, *last) for name, last in sorted(state.writes.items())),
     )
 
 
@@ -110,6 +112,7 @@ def assemble(
     state.horizon_ms = manifest.horizon_ms
     state.writers = {name: Stamp(*stamp) for name, *stamp in manifest.writers}
     state.supported = dict(manifest.supported)
+    state.writes = {name: LastWrite(*last) for name, *last in manifest.writes}
     state.producers.expired_max = manifest.expired_producer_max
     if pages:
         _add_streams(state, pages)

@@ -6,7 +6,7 @@ so that a table of ten thousand batches decodes without a loop. `docs/formats.md
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final, TypeAlias
@@ -14,6 +14,15 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from lakelog.domain.write_event import (
+    WRITES_LEVEL,
+    ExpireWrites,
+    Write,
+    decode_expire_writes,
+    decode_write,
+    encode_expire_writes,
+    encode_write,
+)
 from lakelog.groups.events import GroupEvent, decode_group_event, encode_group_event
 from lakelog.model.failures import Corrupt
 from lakelog.model.ids import TopicId, WalId
@@ -37,6 +46,8 @@ class Kind(IntEnum):
     UPGRADE = 10
     BARRIER = 11
     GROUP = 12
+    WRITE = 13
+    EXPIRE_WRITES = 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +170,8 @@ Event: TypeAlias = (
     | Upgrade
     | Barrier
     | GroupChange
+    | Write
+    | ExpireWrites
 )
 
 COMMIT_COLUMNS: Final[tuple[tuple[str, npt.DTypeLike], ...]] = (
@@ -179,6 +192,8 @@ PARTITIONS_END: Final = 1 << 31
 COMMIT_BATCH_BYTES: Final = 28 + 14
 """The most that one batch takes in a Commit; the buffer closes an object by it (B6)."""
 
+_LEVELS: Final = {Kind.WRITE: WRITES_LEVEL, Kind.EXPIRE_WRITES: WRITES_LEVEL}
+
 _GENESIS = struct.Struct("<IH")
 _CREATE = struct.Struct("<16sII")
 _COMMIT = struct.Struct("<16sBIIB")
@@ -186,6 +201,15 @@ _SWAP = struct.Struct("<qqqBqqI")
 _INT64 = struct.Struct("<q")
 _UINT32 = struct.Struct("<I")
 _LEVEL = struct.Struct("<H")
+
+
+def needed_level(kinds: Iterable[Kind]) -> int:
+    """The level that a record of such events asks of its readers.
+
+    It is no more than they need: a newer broker must not stop older ones before the domain was
+    upgraded (rule 12).
+    """
+    return max(_LEVELS.get(kind, 1) for kind in kinds)
 
 
 def encode_event(event: Event) -> tuple[Kind, bytes]:
@@ -325,6 +349,8 @@ _DECODERS: Final[dict[Kind, Callable[[memoryview], Event]]] = {
     Kind.UPGRADE: lambda data: Upgrade(*_LEVEL.unpack(data)),
     Kind.BARRIER: _decode_barrier,
     Kind.GROUP: lambda data: GroupChange(decode_group_event(data)),
+    Kind.WRITE: lambda data: decode_write(data, _decode_commit),
+    Kind.EXPIRE_WRITES: decode_expire_writes,
 }
 
 _ENCODERS: Final[dict[type[Event], tuple[Kind, Callable[[Any], bytes]]]] = {
@@ -346,4 +372,6 @@ _ENCODERS: Final[dict[type[Event], tuple[Kind, Callable[[Any], bytes]]]] = {
     Upgrade: (Kind.UPGRADE, lambda e: _LEVEL.pack(e.level)),
     Barrier: (Kind.BARRIER, lambda _: b""),
     GroupChange: (Kind.GROUP, lambda e: encode_group_event(e.event)),
+    Write: (Kind.WRITE, lambda e: encode_write(e, _encode_commit)),
+    ExpireWrites: (Kind.EXPIRE_WRITES, encode_expire_writes),
 }

@@ -38,6 +38,8 @@ from lakelog.domain.outcomes import (
     Trimmed,
 )
 from lakelog.domain.state import LEVEL_MAX, DomainState
+from lakelog.domain.write_event import ExpireWrites, Write
+from lakelog.domain.writes import expire_writes, write
 from lakelog.model.failures import Corrupt
 from lakelog.streams.objects import digest
 from lakelog.streams.table import NONE
@@ -212,6 +214,7 @@ _EFFECTS: Final[dict[type[Event], Callable[[DomainState, Record, Any], Outcome]]
     Create: _create,
     Drop: _drop,
     ExpireProducers: _expire_producers,
+    ExpireWrites: lambda state, _record, event: expire_writes(state, event),
     Genesis: _genesis,
     GroupChange: _group,
     Hello: _hello,
@@ -219,4 +222,5 @@ _EFFECTS: Final[dict[type[Event], Callable[[DomainState, Record, Any], Outcome]]
     Swap: _swap,
     Trim: _trim,
     Upgrade: _upgrade,
+    Write: lambda state, _record, event: write(state, event),
 }

@@ -35,6 +35,30 @@ class Committed:
     timestamps: npt.NDArray[np.int64]
 
 
+class WriteVerdict(IntEnum):
+    """What became of a Write, whole."""
+
+    TAKEN = 0
+    ALREADY = 1
+    UNKNOWN_STREAM = 2
+    VOID = 3
+    APPLICATIONS_FULL = 4
+    TOO_EARLY = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What became of a Write: taken in, there before, or refused, always as a whole (X2).
+
+    `commits` has one element for each Commit of a Write that was taken in; `unknown` names the
+    streams that are missing.
+    """
+
+    verdict: WriteVerdict
+    commits: tuple[Committed, ...] = ()
+    unknown: tuple[int, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Trimmed:
     """Per stream of a Trim: its log start now, -1 for a stream that is unknown."""
@@ -67,7 +91,7 @@ class Ignored:
     """The record's stamp was not newer than its writer's last: it has no effect (rule 3)."""
 
 
-Outcome: TypeAlias = Committed | Trimmed | Swapped | GroupJudged | Done | Ignored
+Outcome: TypeAlias = Committed | Written | Trimmed | Swapped | GroupJudged | Done | Ignored
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ The tables are packed and changed in place, because a copy a record would cost m
 record; only `machine.apply` changes them. Everything that `apply` may know is in here (rule 9).
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -16,8 +16,21 @@ from lakelog.streams.objects import ObjectTable
 from lakelog.streams.producers import ProducerTable
 from lakelog.streams.table import NONE, StreamTable
 
-LEVEL_MAX: Final = 1
-"""The newest behaviour of `apply` that this version knows (rule 12)."""
+LEVEL_MAX: Final = 2
+"""The newest behaviour of `apply` that this version knows (rule 12).
+
+1: everything but what follows. 2: Write and ExpireWrites.
+"""
+
+APPLICATIONS_MAX: Final = 50_000
+"""Applications whose last version is kept in a domain; part of what `apply` means at level 2."""
+
+
+class LastWrite(NamedTuple):
+    """The newest version of an application, and the time of the newest WAL id in it."""
+
+    version: int
+    time_ms: int
 
 
 class DomainState:
@@ -36,6 +49,7 @@ class DomainState:
         "streams",
         "supported",
         "writers",
+        "writes",
     )
 
     def __init__(self) -> None:
@@ -51,6 +65,7 @@ class DomainState:
         self.objects = ObjectTable()
         self.producers = ProducerTable()
         self.groups = GroupTable()
+        self.writes: dict[str, LastWrite] = {}
 
     def frozen(self) -> "DomainState":
         """A copy that later records do not change: what a checkpoint is written from."""
@@ -67,6 +82,7 @@ class DomainState:
         made.objects = self.objects.copied()
         made.producers = self.producers.copied()
         made.groups = self.groups.copied()
+        made.writes = dict(self.writes)
         return made
 
     def pack(self) -> None:

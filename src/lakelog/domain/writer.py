@@ -21,7 +21,7 @@ from lakelog.domain.envelope import (
     decode_record,
     pack_record,
 )
-from lakelog.domain.events import Event, Kind, encode_event
+from lakelog.domain.events import Event, Kind, encode_event, needed_level
 from lakelog.domain.options import DomainOptions
 from lakelog.domain.outcomes import Applied, Ignored, Outcome
 from lakelog.domain.state import LEVEL_MAX
@@ -174,7 +174,8 @@ class Writer:
         self._pending[self._number] = [queued.outcome for queued in taken]
         stamp = Stamp(self._incarnation, self._number)
         bodies = [(queued.kind, queued.body) for queued in taken]
-        return self._number, pack_record(self._name, stamp, LEVEL_MAX, bodies)
+        level = needed_level(queued.kind for queued in taken)
+        return self._number, pack_record(self._name, stamp, level, bodies)
 
     async def _append(self, number: int, data: bytes) -> None:
         """Append the same bytes until their stamp is seen (rule 5)."""

@@ -9,22 +9,19 @@ import asyncio
 import hmac
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
-import msgspec
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.requests import Request
+from starlette.routing import BaseRoute
 
 from lakelog.compaction.ports import LogIndex, StreamIndex, StreamRange
 from lakelog.compaction.views import StreamView
 from lakelog.http import pipeline_messages as messages
+from lakelog.http.asking import Answer, Asking, question_in
 from lakelog.http.pipeline_messages import (
-    CONTENT_TYPE,
     PATH,
     QUESTION_BYTES_MAX,
     ClusterAnswer,
-    FailureAnswer,
     FilesAnswer,
     RangesQuestion,
     StreamsAnswer,
@@ -35,7 +32,7 @@ from lakelog.http.pipeline_messages import (
     View,
     ViewsAnswer,
 )
-from lakelog.model.failures import Failure, Refused
+from lakelog.model.failures import Refused
 
 STREAMS_AT_ONCE: Final = 1_000
 RANGES_AT_ONCE: Final = 64
@@ -47,8 +44,6 @@ ENTRIES_PER_SLICE: Final = 4_000
 
 Token: TypeAlias = Callable[[], Awaitable[str]]
 """The token that a request must carry; raises `Unavailable`."""
-
-QuestionT = TypeVar("QuestionT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +75,7 @@ class PipelinePages:
 
     async def views(self, body: bytes) -> ViewsAnswer:
         """The entries of ranges."""
-        wanted = [StreamRange(*one) for one in _question(body, RangesQuestion).ranges]
+        wanted = [StreamRange(*one) for one in question_in(body, RangesQuestion).ranges]
         views: list[View | None] = []
         entries = 0
         while len(views) < len(wanted) and entries < ENTRIES_PER_ANSWER:
@@ -92,7 +87,7 @@ class PipelinePages:
 
     async def swap(self, body: bytes) -> SwapAnswer:
         """Give the event to the log."""
-        question = _question(body, SwapQuestion)
+        question = question_in(body, SwapQuestion)
         try:
             event = question.swap()
         except ValueError as reason:
@@ -103,7 +98,7 @@ class PipelinePages:
     async def _indexes(
         self, body: bytes, find: "Callable[[Sequence[int]], Awaitable[Mapping[int, StreamIndex]]]"
     ) -> StreamsAnswer:
-        streams = _question(body, StreamsQuestion).streams
+        streams = question_in(body, StreamsQuestion).streams
         found: dict[int, messages.Columns] = {}
         asked = entries = 0
         while asked < len(streams) and entries < ENTRIES_PER_ANSWER:
@@ -115,24 +110,8 @@ class PipelinePages:
             await asyncio.sleep(0)
         return StreamsAnswer(asked, found)
 
-    async def answered(
-        self, request: Request, answer: "Callable[[bytes], Awaitable[object]]"
-    ) -> Response:
-        """The answer to a request that may be asked, or why there is none."""
-        try:
-            await self._check(request)
-            return _response(200, await answer(await _body(request)))
-        except Failure as failure:
-            status, said = messages.told(failure)
-            return _response(status, said)
-        except _TooLarge:
-            return _response(413, FailureAnswer("refused", "the question is too large"))
-        except ClientDisconnect:
-            return _response(400, FailureAnswer("refused", "the question never ended"))
-        except msgspec.MsgspecError as reason:
-            return _response(400, FailureAnswer("refused", f"not a question: {reason}"))
-
-    async def _check(self, request: Request) -> None:
+    async def check(self, request: Request) -> None:
+        """Whether the request carries the token."""
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         expected = await self.token()
         known = hmac.compare_digest(given.strip().encode(), expected.encode())
@@ -143,7 +122,7 @@ class PipelinePages:
 def pipeline_routes(index: LogIndex, token: Token) -> list[BaseRoute]:
     """The routes that serve an index to those who know the token."""
     pages = PipelinePages(index, token)
-    answers: dict[str, Callable[[bytes], Awaitable[object]]] = {
+    answers: dict[str, Answer] = {
         "cluster": pages.cluster,
         "topics": pages.topics,
         "backlog": pages.backlog,
@@ -152,29 +131,7 @@ def pipeline_routes(index: LogIndex, token: Token) -> list[BaseRoute]:
         "swap": pages.swap,
         "named-files": pages.named_files,
     }
-
-    def route(name: str, answer: Callable[[bytes], Awaitable[object]]) -> Route:
-        async def endpoint(request: Request) -> Response:
-            return await pages.answered(request, answer)
-
-        return Route(PATH + name, endpoint, methods=["POST"])
-
-    return [route(name, answer) for name, answer in answers.items()]
-
-
-class _TooLarge(Exception):  # noqa: N818 - reads as what happened
-    """A body beyond the limit."""
-
-
-async def _body(request: Request) -> bytes:
-    parts = []
-    size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size > QUESTION_BYTES_MAX:
-            raise _TooLarge
-        parts.append(part)
-    return b"".join(parts)
+    return Asking(PATH, QUESTION_BYTES_MAX, pages.check).routes(answers)
 
 
 async def _packed(view: StreamView) -> View:
@@ -183,12 +140,3 @@ async def _packed(view: StreamView) -> View:
         entries += map(messages.entry_of, view.entries[start : start + ENTRIES_PER_SLICE])
         await asyncio.sleep(0)
     return View(view.stream, view.log_start, view.first_start, entries)
-
-
-def _question(body: bytes, kind: type[QuestionT]) -> QuestionT:
-    return msgspec.msgpack.decode(body, type=kind)
-
-
-def _response(status: int, answer: object) -> Response:
-    body = msgspec.msgpack.encode(answer)
-    return Response(body, status_code=status, media_type=CONTENT_TYPE)

@@ -6,20 +6,16 @@ about many ranges ends after so many entries, so that no question holds up the b
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol
 
-import msgspec
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from lakelog.compaction.ports import StreamRange
 from lakelog.http import reading_messages as messages
-from lakelog.http.pipeline_messages import FailureAnswer, told
+from lakelog.http.asking import Answer, Asking, question_in
 from lakelog.http.reading_messages import (
-    CONTENT_TYPE,
     ENTRIES_PER_ANSWER,
     PATH,
     QUESTION_BYTES_MAX,
@@ -34,9 +30,6 @@ from lakelog.http.reading_messages import (
     TopicsAnswer,
     TopicsQuestion,
 )
-from lakelog.model.failures import Failure
-
-QuestionT = TypeVar("QuestionT")
 
 
 class ReadableIndex(Protocol):
@@ -82,22 +75,22 @@ class ReadPages:
 
     async def topics(self, body: bytes) -> TopicsAnswer:
         """Topics and their streams."""
-        names = _question(body, TopicsQuestion).names
+        names = question_in(body, TopicsQuestion).names
         return TopicsAnswer(list(await self.index.named(names)))
 
     async def bounds(self, body: bytes) -> BoundsAnswer:
         """What streams have."""
-        streams = _question(body, BoundsQuestion).streams
+        streams = question_in(body, BoundsQuestion).streams
         return BoundsAnswer(list(await self.index.bounds(streams)))
 
     async def times(self, body: bytes) -> TimesAnswer:
         """Offsets by time."""
-        times_ms = _question(body, TimesQuestion).times_ms
+        times_ms = question_in(body, TimesQuestion).times_ms
         return TimesAnswer(dict(await self.index.first_at(times_ms)))
 
     async def entries(self, body: bytes) -> EntriesAnswer:
         """The entries of ranges."""
-        wanted = [StreamRange(*one) for one in _question(body, EntriesQuestion).ranges]
+        wanted = [StreamRange(*one) for one in question_in(body, EntriesQuestion).ranges]
         found: list[messages.Entries | None] = []
         room = ENTRIES_PER_ANSWER
         for columns in await self.index.entries(wanted, entries_max=ENTRIES_PER_ANSWER):
@@ -110,62 +103,15 @@ class ReadPages:
                 await asyncio.sleep(0)
         return EntriesAnswer(found)
 
-    async def answered(
-        self, request: Request, answer: Callable[[bytes], Awaitable[object]]
-    ) -> Response:
-        """The answer to a request, or why there is none."""
-        try:
-            return _response(200, await answer(await _body(request)))
-        except Failure as failure:
-            status, said = told(failure)
-            return _response(status, said)
-        except _TooLarge:
-            return _response(413, FailureAnswer("refused", "the question is too large"))
-        except ClientDisconnect:
-            return _response(400, FailureAnswer("refused", "the question never ended"))
-        except msgspec.MsgspecError as reason:
-            return _response(400, FailureAnswer("refused", f"not a question: {reason}"))
-
 
 def reading_routes(index: ReadableIndex, place: StorePlace) -> list[BaseRoute]:
     """The routes that serve an index to readers."""
     pages = ReadPages(index, place)
-    answers: dict[str, Callable[[bytes], Awaitable[object]]] = {
+    answers: dict[str, Answer] = {
         "store": pages.store,
         "topics": pages.topics,
         "bounds": pages.bounds,
         "times": pages.times,
         "entries": pages.entries,
     }
-
-    def route(name: str, answer: Callable[[bytes], Awaitable[object]]) -> Route:
-        async def endpoint(request: Request) -> Response:
-            return await pages.answered(request, answer)
-
-        return Route(PATH + name, endpoint, methods=["POST"])
-
-    return [route(name, answer) for name, answer in answers.items()]
-
-
-class _TooLarge(Exception):  # noqa: N818 - reads as what happened
-    """A body beyond the limit."""
-
-
-async def _body(request: Request) -> bytes:
-    parts = []
-    size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size > QUESTION_BYTES_MAX:
-            raise _TooLarge
-        parts.append(part)
-    return b"".join(parts)
-
-
-def _question(body: bytes, kind: type[QuestionT]) -> QuestionT:
-    return msgspec.msgpack.decode(body, type=kind)
-
-
-def _response(status: int, answer: object) -> Response:
-    body = msgspec.msgpack.encode(answer)
-    return Response(body, status_code=status, media_type=CONTENT_TYPE)
+    return Asking(PATH, QUESTION_BYTES_MAX).routes(answers)

@@ -13,6 +13,7 @@ import logging
 from lakelog.clock import Clock
 from lakelog.domain.events import ExpireProducers, Horizon
 from lakelog.domain.replica import Replica
+from lakelog.domain.write_event import ExpireWrites
 from lakelog.log.options import LogOptions
 from lakelog.model.failures import Failure
 from lakelog.model.ids import DomainId
@@ -54,6 +55,8 @@ class Sweeper:
         now_ms = self._clock.now_ms()
         await self._replica.submit(Horizon(now_ms - self._options.orphan_ttl_ms))
         await self._replica.submit(ExpireProducers(now_ms - self._options.producer_expiry_ms))
+        if self._replica.state.writes:  # there are none before the level that has the event
+            await self._replica.submit(ExpireWrites(now_ms - self._options.write_expiry_ms))
         await self._replica.prove(arrived_s=self._clock.monotonic_s())
         garbage = await self._garbage()
         now_s = self._clock.monotonic_s()

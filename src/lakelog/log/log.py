@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from lakelog.clock import Clock, Entropy, Tasks
-from lakelog.domain.events import Commit, Create, Drop, Event, Swap, Trim
+from lakelog.domain.events import Create, Drop, Event, Swap, Trim
 from lakelog.domain.outcomes import Applied, Outcome, Swapped, Trimmed, Verdict
 from lakelog.domain.replica import Replica
 from lakelog.domain.state import DomainState
@@ -29,7 +29,8 @@ from lakelog.log.values import (
     Settled,
     Wanted,
 )
-from lakelog.log.watch import Board, Watch
+from lakelog.log.watch import Board, Watch, changed_streams
+from lakelog.log.writes import WriteRequest, Writes, WrittenDomain
 from lakelog.model.failures import Failure, OutcomeUnknown, Unavailable
 from lakelog.model.ids import TopicId
 from lakelog.objects.port import ObjectStore
@@ -64,6 +65,7 @@ class Log:
         metrics: Metrics,
     ) -> None:
         self.url = objects.url
+        self.zone = zone
         self.replicas = tuple(replicas)
         self._clock = clock
         self._options = options
@@ -72,6 +74,7 @@ class Log:
         self._tasks = Tasks()
         self._committers: list[Committer] = []
         self._readers: list[Reader] = []
+        self.writes = Writes(self.replicas, objects, clock, options)
         for replica in replicas:
             tail = TailCache(options.tail_cache_bytes // len(replicas))
             shared: dict[str, Any] = {"options": options, "tail": tail, "metrics": metrics}
@@ -304,6 +307,10 @@ class Log:
         assert isinstance(swapped, Swapped), swapped
         return swapped
 
+    async def write(self, request: WriteRequest, *, deadline_s: float) -> tuple[WrittenDomain, ...]:
+        """Make objects that others put visible, each domain's at once, and once (X1, X2)."""
+        return await self.writes.write(request, deadline_s=deadline_s)
+
     def _by_domain(self, streams: Sequence[int]) -> dict[int, list[int]]:
         places: dict[int, list[int]] = {}
         for place, stream in enumerate(streams):
@@ -321,10 +328,7 @@ class Log:
         if not self._board:
             return
         for event in applied.record.events:
-            if isinstance(event, Commit):
-                self._board.notify(event.stream.tolist())
-            elif isinstance(event, Trim | Drop):
-                self._board.notify(event.streams.tolist())
+            self._board.notify(changed_streams(event))
 
     async def _within(self, deadline_s: float, work: Coroutine[Any, Any, ResultT]) -> ResultT:
         left_s = deadline_s - self._clock.monotonic_s()

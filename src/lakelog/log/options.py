@@ -88,5 +88,8 @@ class LogOptions:
     producer_expiry_ms: int = 24 * 3600 * 1000
     """An idle producer is forgotten after so long: Kafka's `producer.id.expiration.ms`."""
 
+    write_expiry_ms: int = 7 * 24 * 3600 * 1000
+    """The last version of an application that wrote nothing for so long is forgotten (X1)."""
+
     clock_skew_max_ms: int = 60_000
     """Rule 20: records that delete by age come only from a clock this close to the store's."""

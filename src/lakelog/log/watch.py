@@ -5,6 +5,23 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
+from lakelog.domain.events import Commit, Drop, Event, Trim
+from lakelog.domain.write_event import Write
+
+
+def changed_streams(event: Event) -> list[int]:
+    """The streams that an event may have changed for those who fetch."""
+    match event:
+        case Commit():
+            columns = [event.stream]
+        case Write():
+            columns = [commit.stream for commit in event.commits]
+        case Trim() | Drop():
+            columns = [event.streams]
+        case _:
+            columns = []
+    return [stream for column in columns for stream in column.tolist()]
+
 
 class Watch:
     """Hears of changes of some streams from its making until its exit; none is missed."""

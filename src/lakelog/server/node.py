@@ -124,7 +124,7 @@ class Node:
         self._cluster = Cluster(world.store, world.clock, world.entropy, record)
         await self._cluster.claim(self._own_node())
         self._tasks.spawn(self._cluster.run(), name="cluster")
-        writer = f"broker-{options.broker_id}"
+        writer = writer_name(BrokerId(options.broker_id))
         for domain in range(record.domains):
             identity = Identity(record.cluster_id, domain, writer)
             replica = Replica(identity, world.store, self._objects, world.clock, options.domain)
@@ -144,6 +144,7 @@ class Node:
             metrics=self.metrics,
         )
         self._log.on_rebuild(self._traffic_began.set)
+        self._log.writes.registered = self._registered
         self._broker = self._assemble(self._cluster, self._log)
         await self._open(self._broker)
 
@@ -285,6 +286,11 @@ class Node:
         cluster = self._cluster
         return cluster is not None and self._world.clock.monotonic_s() < cluster.alive_until_s
 
+    async def _registered(self) -> list[str]:
+        """The names under which the brokers that have a session write."""
+        assert self._cluster is not None, "the log comes after the cluster"
+        return [writer_name(broker) for broker in await self._cluster.registered()]
+
     async def _is_clock_right(self) -> bool:
         """Rule 20: what is deleted by age is deleted only by a clock that is the store's."""
         skew_ms = await self._objects.clock_skew_ms()
@@ -357,6 +363,11 @@ class Node:
                 await asyncio.get_running_loop().run_in_executor(pool, kernels.load)
             except ImportError as reason:  # the pure twins give the same answers, more slowly
                 event(log, "kernels_missing", logging.WARNING, reason=str(reason))
+
+
+def writer_name(broker: BrokerId) -> str:
+    """The name under which a broker writes to the domain logs."""
+    return f"broker-{broker}"
 
 
 def _position(replica: Replica) -> float:

@@ -192,6 +192,11 @@ class Cluster:
             nodes[self._own.id] = self._own
         self._set_nodes(sorted(nodes.values()))
 
+    async def registered(self) -> list[BrokerId]:
+        """The brokers that have a session now, also those that do not serve yet, by id."""
+        found = await self._store.range(keys.BROKERS)
+        return sorted(_node(one).id for one in found)
+
     async def run(self) -> None:
         """Keep our session alive and the list of brokers current, for ever.
 

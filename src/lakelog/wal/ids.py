@@ -59,6 +59,16 @@ def object_key(zone: str, domain: DomainId, wal_id: WalId) -> str:
     return f"wal/v1/zone={zone}/domain={domain}/date={day}/{UUID(bytes=bytes(wal_id))}.wo"
 
 
+def checked_object_key(zone: str, domain: DomainId, wal_id: WalId) -> str | None:
+    """The key of what a stranger calls an object, or None when no object is called that."""
+    if not _ZONE.fullmatch(zone) or len(wal_id) != WAL_ID_BYTES:
+        return None
+    if wal_id_time_ms(wal_id) >= TIME_MS_END:
+        return None
+    key = object_key(zone, domain, wal_id)
+    return key if parse_object_key(key) is not None else None
+
+
 def parse_object_key(key: str) -> WalPlace | None:
     """What the key says, or None when it is not exactly what `object_key` makes."""
     match = _KEY.fullmatch(key)

@@ -94,6 +94,16 @@ class ChunkEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 @dataclass(frozen=True, slots=True)
+class ObjectHead:
+    """What header and index of a stored object say."""
+
+    wal_id: WalId
+    domain: DomainId
+    created_ms: int
+    chunks: tuple[ChunkEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class WalObject:
     """A stored object that was verified from its first byte to its last."""
 
@@ -175,20 +185,31 @@ def decode(data: memoryview, *, wal_id: WalId | None = None) -> WalObject:
     end = len(data) - FOOTER.size
     if FOOTER.unpack_from(data, end)[0] != crc32c(data[:end]):
         raise Corrupt("the WAL object's CRC-32C does not match")
+    head = decode_head(data, size_bytes=len(data), wal_id=wal_id)
+    batches = tuple(_decode_chunk(data, chunk) for chunk in head.chunks)
+    return WalObject(head.wal_id, head.domain, head.created_ms, head.chunks, batches)
+
+
+def decode_head(data: memoryview, *, size_bytes: int, wal_id: WalId | None = None) -> ObjectHead:
+    """Header and index of an object of that size, which `data` begins with.
+
+    They are checked against each other and the size; nothing proves the bytes themselves.
+    """
+    if len(data) < HEADER.size:
+        raise Corrupt(f"{len(data)} bytes are no WAL object's header")
     magic, version, found_id, domain, created_ms, count, index_start = HEADER.unpack_from(data)
     if magic != MAGIC or version != VERSION or index_start != HEADER.size:
         raise Corrupt(f"not a WAL object of version 1: {magic!r}, {version}, {index_start}")
     if wal_id is not None and found_id != wal_id:
         raise Corrupt(f"the object is {found_id.hex()} and not {wal_id.hex()}")
-    chunks = _decode_index(data, count, end)
-    batches = tuple(_decode_chunk(data, chunk) for chunk in chunks)
-    return WalObject(WalId(found_id), DomainId(domain), created_ms, chunks, batches)
+    chunks = _decode_index(data, count, size_bytes - FOOTER.size)
+    return ObjectHead(WalId(found_id), DomainId(domain), created_ms, chunks)
 
 
 def _decode_index(data: memoryview, count: int, end: int) -> tuple[ChunkEntry, ...]:
     """The entries, whose bodies must fill the bytes between index and footer exactly."""
     body_start = HEADER.size + count * INDEX_ENTRY.size
-    if count == 0 or body_start > end:
+    if count == 0 or body_start > min(end, len(data)):
         raise Corrupt(f"an index of {count} chunks does not fit")
     entries = []
     position, previous = body_start, -1

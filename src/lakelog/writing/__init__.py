@@ -1,0 +1,1 @@
+"""Rows to records: WAL objects put by whoever has the rows, made visible by one commit."""
