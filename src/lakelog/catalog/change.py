@@ -27,7 +27,7 @@ from pyiceberg.manifest import (
 from pyiceberg.table import CommitTableResponse, Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRefType
-from pyiceberg.table.snapshots import Operation, Summary
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotsUpdate
 from pyiceberg.table.update.snapshot import (
     _FastAppendFiles,
@@ -256,8 +256,11 @@ class Change(Transaction):
             # Nothing was sent: what others wrote into the table is not what the library expects.
             raise Corrupt(f"{'/'.join(self._table.name())}: {error}") from error
 
-    def expire(self, snapshots_kept: int) -> None:
-        """Forget all but the newest snapshots of each branch, and those with a tag."""
+    def expire(self, snapshots_kept: int) -> list[Snapshot]:
+        """Forget all but the newest snapshots of each branch, and those with a tag.
+
+        Returns those that will be gone.
+        """
         assert snapshots_kept > 0, "a table without its newest snapshot is empty"
         metadata = self.table_metadata
         kept = set()
@@ -265,9 +268,11 @@ class Change(Transaction):
             count = snapshots_kept if ref.snapshot_ref_type is SnapshotRefType.BRANCH else 1
             newest = islice(ancestors(metadata, ref.snapshot_id), count)
             kept |= {snapshot.snapshot_id for snapshot in newest}
-        gone = [one.snapshot_id for one in metadata.snapshots if one.snapshot_id not in kept]
+        gone = [one for one in metadata.snapshots if one.snapshot_id not in kept]
         if gone:
-            self._apply((RemoveSnapshotsUpdate.model_validate({"snapshot-ids": gone}),))
+            named = {"snapshot-ids": [one.snapshot_id for one in gone]}
+            self._apply((RemoveSnapshotsUpdate.model_validate(named),))
+        return gone
 
     def send(self) -> Table:
         """Commit, once, and return the table after it."""

@@ -3,10 +3,10 @@
 In any of its catalogs. What changes a table loads nothing and repeats nothing: it decides by the
 table it is given, which must be the one its caller decided on, and sends one commit that holds
 only on that snapshot (rule 24). The files, the vector and the expiry of old snapshots are one
-change.
+change, and what expires is put down before it is sent.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -34,11 +34,12 @@ from lakelog.catalog.port import (
     Advance,
     Appended,
     Replacement,
+    SnapshotView,
     TableDefinition,
     TableName,
     TableView,
 )
-from lakelog.catalog.reach import number, reading, token_of, vector_of, view_of
+from lakelog.catalog.reach import number, reading, snapshot_view, token_of, vector_of, view_of
 from lakelog.model.failures import Conflict, NotFound, OutcomeUnknown, Refused
 
 if TYPE_CHECKING:
@@ -47,6 +48,10 @@ if TYPE_CHECKING:
     from lakelog.catalog.external import ExternalCatalog
 
 AnyCatalog: TypeAlias = "Catalog | ExternalCatalog"
+
+
+def _nothing(_: Sequence[SnapshotView]) -> None:
+    """What is done where nobody remembers snapshots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,8 @@ class Terms:
     """The token of the table that the caller decided on."""
     commit_id: str
     snapshots_kept: int
+    remember: Callable[[Sequence[SnapshotView]], None] = _nothing
+    """Told of the snapshots that will be gone, before the change is sent; may raise."""
 
     def check(self, table: Table) -> None:
         """`NotFound` for the table of another topic, `Conflict` for one that moved on."""
@@ -137,8 +144,7 @@ def append_files(
             [data_file(table, file, locations.location(file.key)) for file in files],
             {OFFSETS_PROPERTY: text, COMMIT_ID_PROPERTY: terms.commit_id},
         )
-        change.expire(terms.snapshots_kept)
-        table = change.send()
+        table = _sent(change, terms)
     return Appended(
         table=view_of(table),
         added=tuple(one.partition for one in judged.fresh),
@@ -154,8 +160,7 @@ def move_table(table: Table, terms: Terms) -> TableView:
     change = Change(table)
     change.set_properties({OFFSETS_PROPERTY: text})
     change.add((), {OFFSETS_PROPERTY: text, COMMIT_ID_PROPERTY: terms.commit_id})
-    change.expire(terms.snapshots_kept)
-    return view_of(change.send())
+    return view_of(_sent(change, terms))
 
 
 def replace_files(
@@ -175,8 +180,15 @@ def replace_files(
         {OFFSETS_PROPERTY: text, COMMIT_ID_PROPERTY: terms.commit_id},
         drops_rows=replacement.drops_rows,
     )
-    change.expire(terms.snapshots_kept)
-    return view_of(change.send())
+    return view_of(_sent(change, terms))
+
+
+def _sent(change: Change, terms: Terms) -> Table:
+    """The table after the change, which also lets old snapshots go."""
+    gone = change.expire(terms.snapshots_kept)
+    if gone:
+        terms.remember([snapshot_view(one) for one in gone])
+    return change.send()
 
 
 def _vector(table: Table) -> dict[int, int]:

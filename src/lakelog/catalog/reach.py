@@ -60,7 +60,7 @@ def view_of(table: "Table") -> TableView:
         snapshot_id=None if current is None else current.snapshot_id,
         vector=vector_of(table),
         properties=dict(table.properties),
-        snapshots=tuple(_snapshot_view(one) for one in table.metadata.snapshots),
+        snapshots=tuple(snapshot_view(one) for one in table.metadata.snapshots),
         field_ids=_field_ids(table),
     )
 
@@ -133,7 +133,8 @@ def reachable_keys(table: "Table", locations: Locations) -> frozenset[str]:
     return frozenset(locations.key(location) for location in named | read)
 
 
-def _snapshot_view(snapshot: "Snapshot") -> SnapshotView:
+def snapshot_view(snapshot: "Snapshot") -> SnapshotView:
+    """The snapshot as a value."""
     summary = snapshot.summary
     return SnapshotView(
         snapshot_id=snapshot.snapshot_id,

@@ -6,12 +6,16 @@ dropping a table are repeated here, for whoever does it finds it done.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from lakelog.catalog.bridge import Bridge, Calls
 from lakelog.catalog.definition import table_prefix
+from lakelog.catalog.history import SnapshotHistory
 from lakelog.catalog.locations import Locations
 from lakelog.catalog.pointers import Pointers
 from lakelog.catalog.port import (
@@ -20,6 +24,7 @@ from lakelog.catalog.port import (
     CatalogLimits,
     DataFileView,
     Replacement,
+    SnapshotView,
     TableDefinition,
     TableName,
     TableView,
@@ -28,14 +33,16 @@ from lakelog.clock import Clock
 from lakelog.meta.port import MetadataStore
 from lakelog.model.failures import Conflict, Failure, NotFound, OutcomeUnknown, Unavailable
 from lakelog.objects.port import ObjectStore
+from lakelog.telemetry import event
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from lakelog.catalog.commit import AnyCatalog
+    from lakelog.catalog.commit import AnyCatalog, Terms
     from lakelog.catalog.external import Connections
 
 T = TypeVar("T")
+_log = logging.getLogger("lakelog.catalog")
 
 MOVE: Final = "move"
 """What a snapshot that only moves the table says as its commit's id."""
@@ -47,6 +54,7 @@ def builtin_tables(
     """The tables in the built-in catalog, opened by the log itself."""
     limits = limits or CatalogLimits()
     pointers = Pointers(meta)
+    memory = Memory(SnapshotHistory(meta, clock))
 
     def connect(calls: Calls) -> "AnyCatalog":
         from lakelog.catalog.builtin import BuiltinCatalog  # noqa: PLC0415 - loads PyIceberg
@@ -54,7 +62,7 @@ def builtin_tables(
         attempts = limits.put_attempts
         return BuiltinCatalog(calls, pointers, objects, owner=True, put_attempts=attempts)
 
-    return PyIcebergTables(connect, Locations.below(objects.url), clock, limits)
+    return PyIcebergTables(connect, Locations.below(objects.url), clock, limits, memory)
 
 
 def external_tables(
@@ -62,8 +70,12 @@ def external_tables(
     objects: ObjectStore,
     clock: Clock,
     limits: CatalogLimits | None = None,
+    history: SnapshotHistory | None = None,
 ) -> "PyIcebergTables":
-    """The tables in a catalog that PyIceberg opens with these properties (`external` says how)."""
+    """The tables in a catalog that PyIceberg opens with these properties (`external` says how).
+
+    With a history, brokers can tell of the snapshots, which they cannot ask that catalog for.
+    """
     limits = limits or CatalogLimits()
     lock = Lock()
     opened: list[Connections] = []
@@ -82,11 +94,41 @@ def external_tables(
             connections.close()
 
     locations = Locations.below(objects.url)
-    return PyIcebergTables(connect, locations, clock, limits, disconnect)
+    memory = Memory(history, shows_live=True)
+    return PyIcebergTables(connect, locations, clock, limits, memory, disconnect)
 
 
 def _nothing() -> None:
     """What there is to close where nothing was opened."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What becomes of snapshots that tables let go of."""
+
+    history: SnapshotHistory | None = None
+    shows_live: bool = False
+    """Whether the snapshots that tables have are put down too, since no broker sees them."""
+
+    def remember(
+        self, calls: Calls, topic: str, topic_id: str, gone: Sequence[SnapshotView]
+    ) -> None:
+        """Put down what is about to expire, from a thread; `Unavailable` when that failed.
+
+        Nothing of the table has changed then, so a lost reply leaves no doubt about it.
+        """
+        history = self.history
+        if history is not None:
+            calls.read(lambda: history.remember(topic, topic_id, gone))
+
+    async def show(self, table: TableView, topic_id: str) -> None:
+        """Put down what a table has after a change, which stands whether this works or not."""
+        if self.history is None or not self.shows_live:
+            return
+        try:
+            await self.history.show_live(table.name.table, topic_id, table.snapshots)
+        except Failure as error:  # the next change repeats it
+            event(_log, "snapshots_not_shown", logging.WARNING, table=table.name, reason=error)
 
 
 class PyIcebergTables:
@@ -98,12 +140,14 @@ class PyIcebergTables:
         locations: Locations,
         clock: Clock,
         limits: CatalogLimits,
+        memory: Memory,
         disconnect: Callable[[], None] = _nothing,
     ) -> None:
         self._connect = connect
         self._disconnect = disconnect
         self._locations = locations
         self._limits = limits
+        self._memory = memory
         self._bridge = Bridge(clock, threads=limits.threads)
 
     async def create(self, definition: TableDefinition) -> TableView:
@@ -154,10 +198,13 @@ class PyIcebergTables:
         def work(calls: Calls) -> Appended:
             from lakelog.catalog import commit  # noqa: PLC0415 - loads PyIceberg
 
-            terms = commit.Terms(topic_id, expect, commit_id, self._limits.snapshots_kept)
+            terms = self._terms(calls, name, topic_id, expect=expect, commit_id=commit_id)
             return commit.append_files(self._there(calls, name), advances, self._locations, terms)
 
-        return await self._run(work)
+        appended = await self._run(work)
+        if appended.added:
+            await self._memory.show(appended.table, topic_id)
+        return appended
 
     async def move(self, name: TableName, *, topic_id: str, expect: str) -> TableView:
         """Make a snapshot with the files of the one before it, once."""
@@ -165,10 +212,10 @@ class PyIcebergTables:
         def work(calls: Calls) -> TableView:
             from lakelog.catalog import commit  # noqa: PLC0415 - loads PyIceberg
 
-            terms = commit.Terms(topic_id, expect, MOVE, self._limits.snapshots_kept)
+            terms = self._terms(calls, name, topic_id, expect=expect, commit_id=MOVE)
             return commit.move_table(self._there(calls, name), terms)
 
-        return await self._run(work)
+        return await self._shown(work, topic_id)
 
     async def replace(
         self,
@@ -184,11 +231,11 @@ class PyIcebergTables:
         def work(calls: Calls) -> TableView:
             from lakelog.catalog import commit  # noqa: PLC0415 - loads PyIceberg
 
-            terms = commit.Terms(topic_id, expect, commit_id, self._limits.snapshots_kept)
+            terms = self._terms(calls, name, topic_id, expect=expect, commit_id=commit_id)
             table = self._there(calls, name)
             return commit.replace_files(table, replacement, self._locations, terms)
 
-        return await self._run(work)
+        return await self._shown(work, topic_id)
 
     async def files(
         self, name: TableName, *, partition: int, start: int, end: int
@@ -244,6 +291,20 @@ class PyIcebergTables:
         table = self._load(calls, name)
         if table is None:
             raise NotFound(f"{name}: there is no such table")
+        return table
+
+    def _terms(
+        self, calls: Calls, name: TableName, topic_id: str, *, expect: str, commit_id: str
+    ) -> "Terms":
+        from lakelog.catalog import commit  # noqa: PLC0415 - loads PyIceberg
+
+        remember = partial(self._memory.remember, calls, name.table, topic_id)
+        return commit.Terms(topic_id, expect, commit_id, self._limits.snapshots_kept, remember)
+
+    async def _shown(self, work: Callable[[Calls], TableView], topic_id: str) -> TableView:
+        """Run a change, and have brokers know what the table has after it."""
+        table = await self._run(work)
+        await self._memory.show(table, topic_id)
         return table
 
     async def _run(self, work: Callable[[Calls], T]) -> T:

@@ -14,11 +14,16 @@ from lakelog.http.iceberg_access import vend_options
 from lakelog.http.pipeline import pipeline_routes
 from lakelog.http.reading import StorePlace, reading_routes
 from lakelog.http.reading_messages import public_options
+from lakelog.http.snapshots import snapshot_routes
 from lakelog.http.tables import table_routes
+from lakelog.http.writing import writing_routes
 from lakelog.server.node import Node, World
 from lakelog.server.pipeline_index import BrokerIndex
 from lakelog.server.read_index import ReadIndex
+from lakelog.server.snapshot_index import SnapshotIndex
 from lakelog.server.table_list import TableList
+from lakelog.server.table_metadata import TableReads
+from lakelog.server.write_index import WriteIndex
 from lakelog.topics.pipeline_access import Token
 
 
@@ -46,6 +51,9 @@ def _routes(
     routes = pipeline_routes(BrokerIndex(node.broker, world.clock), token.get)
     place = StorePlace(world.objects.url, public_options(options.objects.options))
     routes += reading_routes(ReadIndex(node.broker, world.clock), place)
+    routes += writing_routes(WriteIndex(node.broker, world.clock), place)
+    snapshots = SnapshotIndex(node.broker, world.store, _table_reads(world, options), world.clock)
+    routes += snapshot_routes(snapshots)
     if options.tables.enabled:
         tables = TableList(
             node.broker,
@@ -59,6 +67,16 @@ def _routes(
     if catalog is not None:
         routes += iceberg_routes(catalog)
     return routes
+
+
+def _table_reads(world: World, options: Options) -> TableReads | None:
+    """Who reads tables for `lakelog.tables`; None where topics have none."""
+    tables = options.tables
+    if not tables.enabled:
+        return None
+    return TableReads(
+        world.store, world.objects, namespace=tables.namespace, is_builtin=tables.is_builtin()
+    )
 
 
 def _catalog(world: World, options: Options) -> IcebergPages:

@@ -38,6 +38,8 @@ class TopicView:
     min_compaction_lag_ms: int
     max_compaction_lag_ms: int
     dirty_ratio_min: float
+    snapshots_history_ms: int = 30 * 24 * 3_600_000
+    """How long snapshots are remembered that the table let go of; -1: for ever."""
 
 
 @dataclass(frozen=True, slots=True)

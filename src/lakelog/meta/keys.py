@@ -17,11 +17,14 @@ GROUP_CONFIGS: Final = f"{ROOT}/group-configs/"
 GROUP_CONFIGS_REVISION: Final = f"{ROOT}/group-configs-revision"
 BROKERS: Final = f"{ROOT}/brokers/"
 TABLES: Final = f"{ROOT}/tables/"
+SNAPSHOTS: Final = f"{ROOT}/snapshots/"
+SNAPSHOT_PAGES: Final = f"{ROOT}/snapshot-pages/"
 PIPELINE_TOKEN: Final = f"{ROOT}/pipeline-token"
 NEXT_STREAM: Final = f"{ROOT}/counters/streams"
 NEXT_PRODUCER: Final = f"{ROOT}/counters/producers"
 
 _HASH_BYTES: Final = 20
+_PAGE_DIGITS: Final = 10
 
 
 def topic(name: str) -> str:
@@ -42,6 +45,26 @@ def tables(namespace: str) -> str:
 def table(namespace: str, name: str) -> str:
     """The key of the pointer to a table's newest metadata."""
     return f"{tables(namespace)}{_encoded(name)}"
+
+
+def snapshots(topic_id: str) -> str:
+    """The key that says that there is a history of snapshots of the topic with this id."""
+    return f"{SNAPSHOTS}{topic_id}"
+
+
+def snapshot_pages(topic_id: str) -> str:
+    """What the keys of that history begin with."""
+    return f"{SNAPSHOT_PAGES}{topic_id}/"
+
+
+def snapshot_head(topic_id: str) -> str:
+    """The key of the newest part of that history."""
+    return f"{snapshot_pages(topic_id)}head"
+
+
+def snapshot_page(topic_id: str, number: int) -> str:
+    """The key of a sealed page of that history."""
+    return f"{snapshot_pages(topic_id)}{number:0{_PAGE_DIGITS}d}"
 
 
 def _encoded(name: str) -> str:

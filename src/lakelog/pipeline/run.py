@@ -15,9 +15,11 @@ from typing import Final
 
 import msgspec
 
+from lakelog.catalog.history import SnapshotHistory
 from lakelog.catalog.port import Tables
 from lakelog.catalog.tables import builtin_tables, external_tables
 from lakelog.clock import Clock, Entropy, SystemClock, SystemEntropy, Tasks
+from lakelog.compaction.history_upkeep import HistoryUpkeep, HistoryUpkeepOptions
 from lakelog.compaction.options import PipelineOptions
 from lakelog.compaction.ports import LogIndex
 from lakelog.compaction.report import RoundReport
@@ -55,6 +57,7 @@ class Running:
     pipeline: Pipeline
     engine: SparkEngine
     retention: TableRetention
+    histories: HistoryUpkeep
     sweeper: FileSweeper
     clock: Clock
     spark: SparkOptions
@@ -121,8 +124,10 @@ async def open_pipeline(
         retention = TableRetention(objects, index, tables, clock, keeping)
         sweeping = SweepOptions(namespaces=(namespace,), grace_ms=options.pipeline.grace_ms)
         sweeper = FileSweeper(meta, objects, index, tables, clock, sweeping)
+        forgetting = HistoryUpkeepOptions(grace_ms=options.pipeline.grace_ms)
+        histories = HistoryUpkeep(SnapshotHistory(meta, clock), index, clock, forgetting)
         tidy_s = options.pipeline.tidy_s
-        yield Running(pipeline, engine, retention, sweeper, clock, spark, tidy_s)
+        yield Running(pipeline, engine, retention, histories, sweeper, clock, spark, tidy_s)
 
 
 async def run_rounds(running: Running, *, interval_s: float, heard: Heard) -> None:
@@ -188,13 +193,14 @@ async def _keep_tidy(running: Running) -> None:
         await asyncio.sleep(running.tidy_s)
         try:
             removed = await running.retention.apply_once()
+            forgotten = await running.histories.apply_once()
             swept = await running.sweeper.sweep_once()
         except Failure as error:
             event(log, "upkeep_failed", logging.WARNING, reason=error)
             continue
         if removed.files or swept.deleted:
             event(log, "tidied", rows=removed.rows, files=removed.files, objects=swept.deleted)
-        for problem in (*removed.problems, *swept.problems):
+        for problem in (*removed.problems, *forgotten.problems, *swept.problems):
             event(log, "upkeep_problem", logging.WARNING, reason=problem)
 
 
@@ -222,7 +228,9 @@ def _tables(options: Options, meta: MetadataStore, objects: ObjectStore, clock: 
     section = options.tables
     if section.is_builtin():
         return builtin_tables(meta, objects, clock)
-    return external_tables({"type": section.catalog, **section.options}, objects, clock)
+    properties = {"type": section.catalog, **section.options}
+    history = SnapshotHistory(meta, clock)
+    return external_tables(properties, objects, clock, history=history)
 
 
 def _workers_url(options: Options) -> str:

@@ -246,6 +246,7 @@ def _topic_view(topic: Topic) -> TopicView:
         min_compaction_lag_ms=chosen.min_compaction_lag_ms,
         max_compaction_lag_ms=chosen.max_compaction_lag_ms,
         dirty_ratio_min=chosen.dirty_ratio_min,
+        snapshots_history_ms=chosen.snapshots_history_ms,
     )
 
 

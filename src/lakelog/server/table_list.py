@@ -1,27 +1,22 @@
 """The tables of topics as people ask for them: how far behind the log, how large, how old.
 
-What a table holds is in its metadata.json, which is read without PyIceberg and kept until the
-table's pointer names another one; what the log holds is proved current. A table that cannot be read
-says why, and the others are shown all the same.
+What a table holds is what `lakelog.server.table_metadata` read; what the log holds is proved
+current. A table that cannot be read says why, and the others are shown all the same.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import msgspec
 import numpy as np
 
-from lakelog.catalog.locations import Locations
-from lakelog.catalog.offsets import parse_vector
-from lakelog.catalog.pointers import Pointer, Pointers
-from lakelog.catalog.port import OFFSETS_PROPERTY, TableName
 from lakelog.clock import Clock
 from lakelog.meta.port import MetadataStore
-from lakelog.model.failures import Corrupt, Failure, NotFound
+from lakelog.model.failures import NotFound
 from lakelog.objects.port import ObjectStore
 from lakelog.server.entry_columns import NO_TIME, oldest_wal_ms
+from lakelog.server.table_metadata import Snapshot, TableFacts, TableReads
 from lakelog.streams.table import NONE
 from lakelog.topics.configs import Format
 from lakelog.topics.topic import Topic
@@ -30,45 +25,7 @@ if TYPE_CHECKING:
     from lakelog.broker.broker import Broker
 
 ANSWER_S: Final = 10.0
-READS_AT_ONCE: Final = 16
 STREAMS_PER_SLICE: Final = 1_000
-
-
-class _Snapshot(msgspec.Struct, frozen=True, rename="kebab"):
-    """What is shown of a snapshot."""
-
-    snapshot_id: int
-    timestamp_ms: int
-    summary: dict[str, str] = {}
-    sequence_number: int = 0
-
-
-class _Metadata(msgspec.Struct, frozen=True, rename="kebab"):
-    """The part of a metadata.json that is shown."""
-
-    table_uuid: str
-    location: str
-    current_snapshot_id: int | None = None
-    snapshots: list[_Snapshot] = []
-    properties: dict[str, str] = {}
-
-
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """A table at one metadata.json, or why it cannot be read."""
-
-    metadata_location: str | None = None
-    metadata: _Metadata | None = None
-    vector: Mapping[int, int] | None = None
-    error: str | None = None
-
-    def current(self) -> _Snapshot | None:
-        """The snapshot that readers see."""
-        if self.metadata is None:
-            return None
-        wanted = self.metadata.current_snapshot_id
-        found = (one for one in self.metadata.snapshots if one.snapshot_id == wanted)
-        return next(found, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,23 +56,17 @@ class TableList:
         is_builtin: bool,
     ) -> None:
         self._broker = broker
-        self._pointers = Pointers(store)
-        self._objects = objects
         self._clock = clock
-        self._namespace = namespace
-        self._is_builtin = is_builtin
-        self._locations = Locations.below(objects.url)
-        self._known: dict[str, _Table] = {}
-        self._reads = asyncio.Semaphore(READS_AT_ONCE)
+        self._reads = TableReads(store, objects, namespace=namespace, is_builtin=is_builtin)
 
     async def listed(self) -> list[dict[str, object]]:
         """A row for each topic that has a table, by name."""
         topics = [one for one in await self._broker.topics.all() if _has_table(one)]
-        tables = await self._tables()
+        tables = await self._reads.all()
         lags = await self._lags(topics)
         now_ms = self._clock.now_ms()
         return [
-            self._row(topic, tables.get(topic.name, _Table()), lags[topic.name], now_ms=now_ms)
+            self._row(topic, tables.get(topic.name, TableFacts()), lags[topic.name], now_ms=now_ms)
             for topic in topics
         ]
 
@@ -126,7 +77,7 @@ class TableList:
             raise NotFound(f"there is no topic {name!r}")
         if not _has_table(topic):
             raise NotFound(f"{name} has no table: its lakelog.format is not parquet")
-        table = await self._table(name)
+        table = await self._reads.of(name)
         lags = (await self._lags([topic]))[name]
         now_ms = self._clock.now_ms()
         metadata = table.metadata
@@ -142,17 +93,17 @@ class TableList:
         }
 
     def _row(
-        self, topic: Topic, table: _Table, lags: Sequence[_Lag], *, now_ms: int
+        self, topic: Topic, table: TableFacts, lags: Sequence[_Lag], *, now_ms: int
     ) -> dict[str, object]:
         oldest_ms = min((lag.oldest_ms for lag in lags), default=NO_TIME)
         current = table.current()
         summary = {} if current is None else current.summary
-        is_known = self._is_builtin and table.error is None
+        is_known = self._reads.is_builtin and table.error is None
         vector = table.vector or {}
         behind = sum(lag.rows_behind(vector.get(number)) for number, lag in enumerate(lags))
         return {
             "topic": topic.name,
-            "table": f"{self._namespace}.{topic.name}",
+            "table": f"{self._reads.namespace}.{topic.name}",
             "partition_count": len(lags),
             "rows_behind": behind if is_known else None,
             "seconds_behind": _age_s(oldest_ms, now_ms),
@@ -166,10 +117,10 @@ class TableList:
         }
 
     def _partition(
-        self, partition: int, lag: _Lag, table: _Table, *, now_ms: int
+        self, partition: int, lag: _Lag, table: TableFacts, *, now_ms: int
     ) -> dict[str, object]:
         table_end = (table.vector or {}).get(partition)
-        is_known = self._is_builtin and table.error is None
+        is_known = self._reads.is_builtin and table.error is None
         return {
             "partition": partition,
             "log_start": lag.log_start,
@@ -213,42 +164,6 @@ class TableList:
         )
         return {stream: _Lag(log_start, head, oldest) for stream, log_start, head, oldest in facts}
 
-    async def _tables(self) -> dict[str, _Table]:
-        if not self._is_builtin:
-            return {}
-        pointers = await self._pointers.tables(self._namespace)
-        tables = await asyncio.gather(*(self._read(pointer) for pointer in pointers))
-        names = [pointer.name.table for pointer in pointers]
-        self._known = dict(zip(names, tables, strict=True))
-        return dict(self._known)
-
-    async def _table(self, name: str) -> _Table:
-        if not self._is_builtin:
-            return _Table()
-        pointer = await self._pointers.get(TableName(self._namespace, name))
-        return _Table() if pointer is None else await self._read(pointer)
-
-    async def _read(self, pointer: Pointer) -> _Table:
-        place = pointer.metadata_location
-        known = self._known.get(pointer.name.table)
-        if known is not None and known.metadata_location == place and known.error is None:
-            return known
-        async with self._reads:
-            try:
-                content = await self._objects.get(self._locations.key(place))
-                return _parsed(place, content)
-            except Failure as reason:
-                return _Table(place, error=str(reason))
-
-
-def _parsed(place: str, content: memoryview) -> _Table:
-    try:
-        metadata = msgspec.json.decode(content, type=_Metadata)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as reason:
-        raise Corrupt(f"{place} is not the metadata of a table: {reason}") from reason
-    vector = parse_vector(metadata.properties.get(OFFSETS_PROPERTY, "{}"))
-    return _Table(place, metadata, vector)
-
 
 def _has_table(topic: Topic) -> bool:
     return topic.settings.format is Format.PARQUET
@@ -262,7 +177,7 @@ def _number(text: str | None) -> int | None:
     return int(text) if text is not None and text.isascii() and text.isdigit() else None
 
 
-def _shown(snapshot: _Snapshot) -> dict[str, object]:
+def _shown(snapshot: Snapshot) -> dict[str, object]:
     summary = snapshot.summary
     return {
         "snapshot_id": snapshot.snapshot_id,

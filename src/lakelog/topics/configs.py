@@ -333,6 +333,14 @@ _DEFINITIONS: Final = (
         check=one_of(*(form.value for form in Format)),
     ),
     Definition(
+        "lakelog.snapshots.history.ms",
+        _L,
+        30 * DAY_MS,
+        "How long it is known which offsets a snapshot of the topic's table held, once the table"
+        " let go of it; 0: not at all, -1: for ever.",
+        check=at_least(-1),
+    ),
+    Definition(
         "lakelog.table.freshness.ms",
         _L,
         60_000,

@@ -66,6 +66,8 @@ class TopicSettings:
     table_freshness_ms: int
     table_retention_ms: int
     """-1: for ever."""
+    snapshots_history_ms: int
+    """-1: for ever."""
 
 
 def settings(configs: Mapping[str, str], defaults: Mapping[str, str] = NONE_SET) -> TopicSettings:
@@ -91,6 +93,7 @@ def settings(configs: Mapping[str, str], defaults: Mapping[str, str] = NONE_SET)
         format=Format(found["lakelog.format"]),
         table_freshness_ms=_integer(found["lakelog.table.freshness.ms"]),
         table_retention_ms=_integer(found["lakelog.table.retention.ms"]),
+        snapshots_history_ms=_integer(found["lakelog.snapshots.history.ms"]),
     )
 
 
