@@ -17,7 +17,7 @@ PAGES = (
     *(("topics", name) for name in ("create", "list", "describe", "delete", "alter")),
     *(("records", name) for name in ("produce", "consume")),
     *(("groups", name) for name in ("list", "describe", "delete", "seek")),
-    *(("tables", name) for name in ("list", "describe", "snapshots")),
+    *(("tables", name) for name in ("list", "describe", "snapshots", "offsets", "at")),
     ("admin", "index"),
     ("config", "check"),
     ("config", "show"),

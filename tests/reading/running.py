@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,10 +150,10 @@ class Broker:
 
 
 @contextmanager
-def running_broker(folder: Path) -> Iterator[Broker]:
-    """A broker with its data in that folder."""
+def running_broker(folder: Path, more: Mapping[str, str] | None = None) -> Iterator[Broker]:
+    """A broker with its data in that folder, told more than that if need be."""
     ports = {"broker.listen": "127.0.0.1:0", "http.listen": "127.0.0.1:0"}
-    options = load(None, {}, {**ports, "broker.data": str(folder)})
+    options = load(None, {}, {**ports, "broker.data": str(folder), **(more or {})})
     ready = threading.Event()
     made: list[Broker] = []
     failures: list[BaseException] = []

@@ -14,10 +14,11 @@ from tests.pipeline.http_stage import NOBODY, answering, hang_up, server
 from tests.server.index_stage import filled, made, swapped
 
 from lakelog.http import reading
+from lakelog.http.asker import AskLimits
 from lakelog.http.pipeline_messages import FailureAnswer
 from lakelog.http.reading_messages import Entries, EntriesAnswer, StoreAnswer
 from lakelog.model.failures import Refused, Unavailable
-from lakelog.reading.http_index import AskLimits, HttpIndex
+from lakelog.reading.http_index import HttpIndex
 from lakelog.reading.plan import Bounds, PinnedRange
 from lakelog.server.pipeline_index import BrokerIndex
 from lakelog.server.read_index import ReadIndex

@@ -12,7 +12,9 @@ from tests.reading.packed import entries, hinted
 
 from lakelog.reading.plan import Hinted
 from lakelog.reading.splits import (
+    ROW_BYTES,
     SPLIT_BYTES,
+    SPLIT_BYTES_MAX,
     SPLIT_BYTES_MIN,
     PackOptions,
     Split,
@@ -84,11 +86,20 @@ def test_every_offset_is_in_one_split_and_in_order(
 def test_the_number_of_splits_goes_by_bytes_and_slots() -> None:
     assert split_count(100, PackOptions()) == 1
     assert split_count(3 * SPLIT_BYTES, PackOptions(slots=2)) == 3
-    assert split_count(100 * SPLIT_BYTES, PackOptions(slots=2)) == 8
+    assert split_count(60 * SPLIT_BYTES, PackOptions(slots=2)) == 8
+    assert split_count(100 * SPLIT_BYTES_MAX, PackOptions(slots=2)) == 100
     assert split_count(2 * SPLIT_BYTES_MIN, PackOptions(slots=8)) == 2
     assert split_count(100, PackOptions(slots=8)) == 1
     assert split_count(100, PackOptions(min_splits=7)) == 7
     assert split_count(100 * SPLIT_BYTES, PackOptions(slots=2, min_splits=30)) == 30
+
+
+def test_many_rows_in_few_bytes_are_work_for_all_slots() -> None:
+    rows = 2 * SPLIT_BYTES_MIN // ROW_BYTES
+    dense = [hinted(0, 0, rows, entries([0, rows], [1000], kinds=[FileKind.PARQUET]))]
+    assert len(pack(dense, PackOptions(slots=2))) == 2
+    few = [hinted(0, 0, 1000, entries([0, 1000], [1000], kinds=[FileKind.PARQUET]))]
+    assert len(pack(few, PackOptions(slots=2))) == 1
 
 
 def test_many_small_partitions_share_a_split() -> None:

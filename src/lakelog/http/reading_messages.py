@@ -13,7 +13,6 @@ import numpy.typing as npt
 from msgspec import Meta, Struct
 
 PATH: Final = "/read/v1/"
-CONTENT_TYPE: Final = "application/msgpack"
 QUESTION_BYTES_MAX: Final = 2 << 20
 NAMES_PER_QUESTION: Final = 10_000
 STREAMS_PER_QUESTION: Final = 20_000

@@ -35,8 +35,8 @@ _SOURCES: Final = {
 }
 """The columns of a data file that each column of a read is made of."""
 
-_MS_MIN: Final = -(1 << 63) // 1000 + 1
-_MS_MAX: Final = ((1 << 63) - 1) // 1000
+MS_MIN: Final = -(1 << 63) // 1000 + 1
+MS_MAX: Final = ((1 << 63) - 1) // 1000
 """The milliseconds that 64 bits of microseconds hold."""
 
 
@@ -140,7 +140,7 @@ def _timestamps(rows: "pa.Table") -> "pa.Array":
         stamps_ms = exact_timestamps_ms(rows)
     except MalformedBatchError as error:
         raise Corrupt(str(error)) from error
-    return pa.array(np.clip(stamps_ms, _MS_MIN, _MS_MAX) * 1000).view(kind)
+    return pa.array(np.clip(stamps_ms, MS_MIN, MS_MAX) * 1000).view(kind)
 
 
 def _headers(lists: "pa.ListArray", kind: "pa.DataType") -> "pa.Array":

@@ -6,17 +6,32 @@ What is accepted is what Spark's Kafka source accepts; every refusal names the o
 import re
 from collections.abc import Mapping
 from typing import Annotated, Final
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
 
-from lakelog.reading.request import EARLIEST, BadOption, Place
+from lakelog.config.named_options import (
+    INT32_END,
+    INT64_END,
+    BadOption,
+    boolean,
+    positive,
+    whole,
+)
+from lakelog.reading.request import EARLIEST, Place
 
-INT32_END: Final = 1 << 31
-INT64_END: Final = 1 << 63
+__all__ = [
+    "INT32_END",
+    "INT64_END",
+    "assigned",
+    "boolean",
+    "duration_ms",
+    "numbers",
+    "offsets",
+    "positive",
+    "whole",
+]
 
-_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,20}", re.ASCII)
 _DURATION: Final = re.compile(r"([0-9]{1,18})\s*([a-z]*)", re.ASCII)
 _UNITS_US: Final[Mapping[str, int]] = {
     "us": 1,
@@ -32,32 +47,6 @@ _UNITS_US: Final[Mapping[str, int]] = {
 
 _Partition = Annotated[int, Meta(ge=0, le=INT32_END - 1)]
 _Long = Annotated[int, Meta(ge=-INT64_END, le=INT64_END - 1)]
-
-
-def boolean(option: str, text: str) -> bool:
-    """True or false, in any case."""
-    found = {"true": True, "false": False}.get(text.strip().lower())
-    if found is None:
-        raise BadOption(option, f"{option} is {text!r}, but must be true or false")
-    return found
-
-
-def positive(option: str, text: str, *, end: int = INT64_END) -> int:
-    """A whole number above zero and below `end`."""
-    number = whole(option, text)
-    if not 0 < number < end:
-        raise BadOption(option, f"{option} is {text!r}, but must be a number from 1 to {end - 1}")
-    return number
-
-
-def whole(option: str, text: str) -> int:
-    """A whole number of 64 bits."""
-    stripped = text.strip()
-    if _NUMBER.fullmatch(stripped) is not None:
-        number = int(stripped)
-        if -INT64_END <= number < INT64_END:
-            return number
-    raise BadOption(option, f"{option} is {text!r}, but must be one whole number")
 
 
 def duration_ms(option: str, text: str) -> int:
@@ -106,34 +95,6 @@ def offsets(option: str, text: str) -> dict[Place, int]:
                 " or -1 for the latest, -2 for the earliest",
             )
     return found
-
-
-def servers(option: str, text: str) -> tuple[str, ...]:
-    """The HTTP ports of brokers as `http://HOST:PORT`, with commas between them, as host:port."""
-    found = []
-    for url in filter(None, (one.strip() for one in text.split(","))):
-        address = _address(url)
-        if address is None:
-            raise BadOption(
-                option,
-                f"{option} names {url!r}, but takes http://HOST:PORT of a broker's HTTP port",
-            )
-        found.append(address)
-    if not found:
-        raise BadOption(option, f"{option} is empty, but must name http://HOST:PORT")
-    return tuple(found)
-
-
-def _address(url: str) -> str | None:
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        return None
-    bare = not (parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc)
-    if parts.scheme != "http" or not parts.hostname or not bare:
-        return None
-    return parts.netloc if port is not None else f"{parts.netloc}:80"
 
 
 def _not_json(option: str, text: str, example: str, reason: Exception) -> BadOption:

@@ -6,11 +6,12 @@ Spark's source refuses is refused here as well. An option that nobody knows is a
 that is ignored in silence reads the wrong rows.
 """
 
-import difflib
 import re
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
+from lakelog.config.connection import BOOTSTRAP, CONFIG, SERVER, has_bootstrap, parse_connection
+from lakelog.config.named_options import NamedOptions
 from lakelog.reading import option_values as values
 from lakelog.reading.request import (
     EARLIEST,
@@ -21,7 +22,6 @@ from lakelog.reading.request import (
     AtTimestamp,
     AtTimestamps,
     BadOption,
-    Connection,
     Edge,
     Limit,
     Matching,
@@ -51,9 +51,6 @@ MIN_OFFSETS: Final = "minOffsetsPerTrigger"
 MAX_DELAY: Final = "maxTriggerDelay"
 FAIL_ON_DATA_LOSS: Final = "failOnDataLoss"
 INCLUDE_HEADERS: Final = "includeHeaders"
-SERVER: Final = "lakelog.server"
-CONFIG: Final = "lakelog.config"
-BOOTSTRAP: Final = "kafka.bootstrap.servers"
 
 _WHICH: Final = (ASSIGN, SUBSCRIBE, SUBSCRIBE_PATTERN)
 _TRIGGERS: Final = (MAX_OFFSETS, MIN_OFFSETS, MAX_DELAY)
@@ -85,8 +82,9 @@ _KNOWN: Final = (
     CONFIG,
     *_IDLE,
 )
-_NAMES: Final = {name.lower(): name for name in _KNOWN}
-_MEANT: Final = {"topic": SUBSCRIBE, "topics": SUBSCRIBE, "bootstrap.servers": SERVER}
+_NAMES: Final = NamedOptions(
+    _KNOWN, {"topic": SUBSCRIBE, "topics": SUBSCRIBE, "bootstrap.servers": SERVER}
+)
 
 _REFUSED: Final = {
     "auto.offset.reset": f"set {STARTING_OFFSETS} to earliest or latest instead",
@@ -102,7 +100,9 @@ def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadRequest:
     """The request that these options make; raises `BadOption`."""
     notes: list[str] = []
     given = _given(options, notes)
-    connection = _connection(given, notes, has_bootstrap=_has(options, BOOTSTRAP))
+    is_kafka = has_bootstrap(options)
+    connection = parse_connection(given, has_bootstrap=is_kafka)
+    notes += [f"{BOOTSTRAP} is ignored: rows come from the object store"] if is_kafka else []
     topics = _topics(given)
     starting = _limit(given, (STARTING_TIMESTAMP, STARTING_BY_TIMESTAMP, STARTING_OFFSETS))
     ending = _limit(given, (ENDING_TIMESTAMP, ENDING_BY_TIMESTAMP, ENDING_OFFSETS))
@@ -135,20 +135,14 @@ def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadRequest:
 
 def _given(options: Mapping[str, str], notes: list[str]) -> dict[str, str]:
     """The options by their own spelling; those without a meaning are noted."""
-    given: dict[str, str] = {}
+    ours = {}
     for name, text in options.items():
-        lower = name.lower()
-        if lower.startswith("kafka."):
-            _note_kafka(lower, notes)
-            continue
-        known = _NAMES.get(lower)
-        if known is None:
-            raise BadOption(name, f"{name} is not an option{_suggestion(lower)}")
-        if known in given and given[known] != text:
-            raise BadOption(known, f"{known} is given twice: {given[known]!r} and {text!r}")
-        if known in _IDLE:
-            notes.append(f"{known} is ignored: {_IDLE[known]}")
-        given[known] = text
+        if name.lower().startswith("kafka."):
+            _note_kafka(name.lower(), notes)
+        else:
+            ours[name] = text
+    given = _NAMES.spelled(ours)
+    notes += (f"{name} is ignored: {_IDLE[name]}" for name in given if name in _IDLE)
     return given
 
 
@@ -158,34 +152,6 @@ def _note_kafka(name: str, notes: list[str]) -> None:
         raise BadOption(name, f"{name} is not supported: {_REFUSED[setting]}")
     if name != BOOTSTRAP:
         notes.append(f"{name} is ignored: no Kafka consumer is used")
-
-
-def _suggestion(name: str) -> str:
-    meant = _MEANT.get(name)
-    close = [meant] if meant else difflib.get_close_matches(name, _NAMES, n=1, cutoff=0.6)
-    return f"; did you mean {_NAMES.get(close[0], close[0])}?" if close else ""
-
-
-def _has(options: Mapping[str, str], wanted: str) -> bool:
-    return any(name.lower() == wanted for name in options)
-
-
-def _connection(given: Mapping[str, str], notes: list[str], *, has_bootstrap: bool) -> Connection:
-    nobody: tuple[str, ...] = ()
-    servers = _taken(given, SERVER, values.servers, nobody)
-    config = given.get(CONFIG, "").strip()
-    if CONFIG in given and not config:
-        raise BadOption(CONFIG, f"{CONFIG} is empty, but must name a configuration file")
-    if not servers and not config:
-        instead = f"{BOOTSTRAP} alone does not tell where the index is: " if has_bootstrap else ""
-        raise BadOption(
-            SERVER,
-            f"{instead}set {SERVER} to http://HOST:PORT, the HTTP port of a broker, or {CONFIG} to"
-            " its configuration file",
-        )
-    if has_bootstrap:
-        notes.append(f"{BOOTSTRAP} is ignored: rows come from the object store")
-    return Connection(servers, config)
 
 
 def _topics(given: Mapping[str, str]) -> Topics:

@@ -10,25 +10,21 @@ topic, partition and offset. Several threads read and decode; memory is bounded 
 each.
 """
 
-import asyncio
 import json
 import logging
 import os
-import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from lakelog.clock import Tasks
+from lakelog.config.connection import CONFIG, SERVER
+from lakelog.reading.batches import elsewhere, read_batches
 from lakelog.reading.filters import Condition, checked_conditions, filters_of
 from lakelog.reading.options import (
-    CONFIG,
     ENDING_OFFSETS,
     ENDING_TIMESTAMP,
-    SERVER,
     STARTING_OFFSETS,
     STARTING_TIMESTAMP,
     SUBSCRIBE,
@@ -37,21 +33,15 @@ from lakelog.reading.options import (
 from lakelog.reading.request import BadOption, ReadRequest
 from lakelog.reading.rows import RowOptions
 from lakelog.reading.schema import arrow_schema, chosen_columns, default_columns
-from lakelog.reading.source import Plan, Reached, Source, open_source, reach
-from lakelog.reading.splits import Split
+from lakelog.reading.source import Plan, Reached, open_source, reach
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-BATCHES_AHEAD: Final = 2
-"""Batches of each split that wait to be taken."""
 
 Where: TypeAlias = "str | datetime | Mapping[Any, Any] | None"
 """`earliest`, `latest`, Spark's JSON, a time, or offsets by partition: {0: 5} or {"t": {0: 5}}."""
 
 _log: Final = logging.getLogger(__name__)
-
-ResultT = TypeVar("ResultT")
 
 
 def read(  # noqa: PLR0913 - each is a thing that a user names
@@ -96,6 +86,32 @@ def open(  # noqa: A001, PLR0913 - `lakelog.open` reads well, and each is a thin
     """The rows as a reader of batches, planned now and read as they are taken."""
     import pyarrow as pa  # noqa: PLC0415 - slow to import, and an extra
 
+    given = options_of(
+        topic, server=server, config=config, starting=starting, ending=ending, options=options
+    )
+    request = parse_read(given, streaming=False)
+    chosen = (
+        default_columns(include_headers=request.include_headers)
+        if columns is None
+        else chosen_columns(columns)
+    )
+    task = _Task(request, chosen, checked_conditions(where), threads or os.cpu_count() or 1)
+    reached, plan = elsewhere(task.planned())
+    for note in plan.notes:
+        _noted(note)
+    return pa.RecordBatchReader.from_batches(arrow_schema(chosen), task.rows(reached, plan))
+
+
+def options_of(
+    topic: str | Sequence[str] | None,
+    *,
+    server: str | None,
+    config: str | None,
+    starting: Where,
+    ending: Where,
+    options: Mapping[str, str] | None,
+) -> dict[str, str]:
+    """What these arguments mean as options; raises `BadOption`."""
     given = dict(options or {})
     if topic is not None:
         names = [topic] if isinstance(topic, str) else list(topic)
@@ -107,17 +123,7 @@ def open(  # noqa: A001, PLR0913 - `lakelog.open` reads well, and each is a thin
         (ending, ENDING_OFFSETS, ENDING_TIMESTAMP),
     ):
         _set(given, time if isinstance(value, datetime) else offsets, _limit(value, topic))
-    request = parse_read(given, streaming=False)
-    chosen = (
-        default_columns(include_headers=request.include_headers)
-        if columns is None
-        else chosen_columns(columns)
-    )
-    task = _Task(request, chosen, checked_conditions(where), threads or os.cpu_count() or 1)
-    reached, plan = _elsewhere(task.planned())
-    for note in plan.notes:
-        _noted(note)
-    return pa.RecordBatchReader.from_batches(arrow_schema(chosen), task.rows(reached, plan))
+    return given
 
 
 def _set(given: dict[str, str], name: str, value: str | None) -> None:
@@ -171,20 +177,14 @@ class _Task:
 
     def rows(self, reached: Reached, plan: Plan) -> "Iterator[pa.RecordBatch]":
         """The rows of the plan, in order; nothing is open before the first is asked for."""
-        if not plan.splits:
-            return
         wanted = dict.fromkeys((*self.columns, *(column for column, _, _ in self.conditions)))
-        with ThreadPoolExecutor(self.threads, thread_name_prefix="lakelog-rows") as pool:
-            since_us = filters_of(self.conditions).timestamp_start_us
-            fail = self.request.fail_on_data_loss
-            options = RowOptions(tuple(wanted), fail, pool, _noted, since_us)
-            running = _Running(reached, plan.splits, options, threads=self.threads)
-            try:
-                keep = self._keep()
-                for batch in running.batches():
-                    yield from keep(batch)
-            finally:
-                running.stop()
+        since_us = filters_of(self.conditions).timestamp_start_us
+        fail = self.request.fail_on_data_loss
+        options = RowOptions(tuple(wanted), fail, note=_noted, since_us=since_us)
+        keep = self._keep()
+        with closing(read_batches(reached, plan.splits, options, threads=self.threads)) as batches:
+            for batch in batches:
+                yield from keep(batch)
 
     def _keep(self) -> "Callable[[pa.RecordBatch], Iterator[pa.RecordBatch]]":
         """What takes the wanted rows and columns out of a batch."""
@@ -202,84 +202,6 @@ class _Task:
             yield from found.to_batches()
 
         return keep
-
-
-class _Running:
-    """A read in progress: a loop on a thread of its own, and a queue for every split."""
-
-    def __init__(
-        self, reached: Reached, splits: Sequence[Split], options: RowOptions, *, threads: int
-    ) -> None:
-        self._reached = reached
-        self._threads = threads
-        self._splits = splits
-        self._options = options
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name="lakelog-read", daemon=True
-        )
-        self._queues: list[asyncio.Queue[pa.RecordBatch | BaseException | None]] = []
-        self._tasks = Tasks()
-        self._source: Source | None = None
-
-    def batches(self) -> "Iterator[pa.RecordBatch]":
-        """The batches of all splits, one split after another."""
-        self._thread.start()
-        self._call(self._start())
-        for queue in self._queues:
-            while (found := self._call(queue.get())) is not None:
-                if isinstance(found, BaseException):
-                    raise found
-                yield found
-
-    def stop(self) -> None:
-        """End what runs; the loop and its thread are gone then."""
-        if self._thread.is_alive():
-            self._call(self._end())
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-        self._loop.close()
-
-    async def _start(self) -> None:
-        self._source = await open_source(self._reached)
-        slots = asyncio.Semaphore(self._threads)
-        for split in self._splits:
-            queue: asyncio.Queue[pa.RecordBatch | BaseException | None]
-            queue = asyncio.Queue(BATCHES_AHEAD)
-            self._queues.append(queue)
-            work = self._pump(self._source, split, queue, slots)
-            self._tasks.spawn(work, name="split")
-
-    async def _pump(
-        self,
-        source: Source,
-        split: Split,
-        queue: "asyncio.Queue[pa.RecordBatch | BaseException | None]",
-        slots: asyncio.Semaphore,
-    ) -> None:
-        """The rows of one split into its queue; the semaphore is fair, so the first go first."""
-        async with slots:
-            try:
-                async with aclosing(source.read(split, self._options)) as rows:
-                    async for batch in rows:
-                        await queue.put(batch)
-            except Exception as error:  # noqa: BLE001 - raised in the thread that asked
-                await queue.put(error)
-            await queue.put(None)
-
-    async def _end(self) -> None:
-        await self._tasks.close()
-        if self._source is not None:
-            await self._source.close()
-
-    def _call(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-
-def _elsewhere(work: Coroutine[Any, Any, ResultT]) -> ResultT:
-    """Run it on a thread: the caller's may have a loop already, as in a notebook."""
-    with ThreadPoolExecutor(1, thread_name_prefix="lakelog-plan") as pool:
-        return pool.submit(asyncio.run, work).result()
 
 
 def _noted(note: str) -> None:

@@ -9,24 +9,34 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
-from lakelog.model.failures import Failure
+from lakelog.config.connection import Connection
+from lakelog.config.named_options import BadOption
+
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "MAX_TRIGGER_DELAY_MS",
+    "Assigned",
+    "AtOffsets",
+    "AtTimestamp",
+    "AtTimestamps",
+    "BadOption",
+    "Connection",
+    "Edge",
+    "Limit",
+    "Matching",
+    "Missing",
+    "Place",
+    "ReadRequest",
+    "Subscribed",
+    "Topics",
+]
 
 EARLIEST: Final = -2
 LATEST: Final = -1
 """What stands for the two ends of a partition where an offset is expected."""
 
 MAX_TRIGGER_DELAY_MS: Final = 15 * 60 * 1000
-
-
-class BadOption(Failure):
-    """An option that cannot be followed; the text names it and says what to do."""
-
-    def __init__(self, option: str, text: str) -> None:
-        super().__init__(text)
-        self.option = option
-
-    def __reduce__(self) -> tuple[type["BadOption"], tuple[str, str]]:
-        return BadOption, (self.option, str(self))
 
 
 class Place(NamedTuple):
@@ -101,14 +111,6 @@ class AtTimestamp:
 
 
 Limit: TypeAlias = Edge | AtOffsets | AtTimestamps | AtTimestamp
-
-
-@dataclass(frozen=True, slots=True)
-class Connection:
-    """How the topics are reached: the HTTP ports of brokers, a configuration file, or both."""
-
-    servers: tuple[str, ...] = ()
-    config: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

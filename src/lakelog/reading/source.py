@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 KERNEL_OFFSETS: Final = 20_000
-"""From so many offsets on, loading the compiled kernels pays."""
+"""From so many offsets in batches on, loading the compiled kernels pays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class Source:
         self, split: Split, options: RowOptions
     ) -> "AsyncGenerator[pa.RecordBatch, None]":
         """The rows of a split, range after range."""
-        if split.offset_count >= KERNEL_OFFSETS:
+        if split.batch_offset_count >= KERNEL_OFFSETS:
             kernels.load()
         objects = SharedReads(self.objects, split)
         for hinted in split.ranges:
@@ -172,6 +172,15 @@ async def reach(connection: Connection, environment: Mapping[str, str]) -> Reach
     return Reached(connection.servers, place.url, tuple(sorted(place.options.items())))
 
 
+def local_directory(objects_url: str) -> Path | None:
+    """The directory that holds the objects, if one does."""
+    if not objects_url.startswith("file:"):
+        return None
+    if "//" in objects_url:
+        return Path(url2pathname(urlsplit(objects_url).path))
+    return Path(objects_url.removeprefix("file:"))
+
+
 async def open_source(reached: Reached) -> Source:
     """The index and the objects, opened; raises `Refused`."""
     return Source(HttpIndex(reached.brokers), await _opened(reached))
@@ -197,8 +206,8 @@ async def _opened(reached: Reached) -> ObjectStore:
             "the broker keeps its objects in its own memory, where nobody else can read them:"
             " start it with a data directory or an object store"
         )
-    if url.startswith("file:"):
-        path = Path(url2pathname(urlsplit(url).path)) if "//" in url else Path(url[5:])
+    path = local_directory(url)
+    if path is not None:
         if not path.is_dir():
             raise Refused(
                 f"the objects are in the directory {path}, which is not on this machine:"

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from lakelog.reading.entries import UNKNOWN_MS, WAL_ID_BYTES, Entries
 from lakelog.reading.plan import Hinted, PinnedRange
+from lakelog.streams.objects import FileKind
 
 SPLIT_BYTES: Final = 128 << 20
 """What a split is to have, about."""
@@ -24,7 +25,14 @@ SPLIT_BYTES: Final = 128 << 20
 SPLIT_BYTES_MIN: Final = 4 << 20
 """Below this, two tasks are slower than one: it is less work than starting a task."""
 
+ROW_BYTES: Final = 32
+"""What a row counts at least, however well it is compressed: handing it over is work, too."""
+
 SPLITS_PER_SLOT: Final = 4
+
+SPLIT_BYTES_MAX: Final = 1 << 30
+"""No split is larger, however many that makes: a task that fails begins again, and there may be
+more slots than whoever plans knows of."""
 
 SNAP: Final = 0.25
 """A cut moves to where an entry begins, if that is so near by the size of a split: then no object
@@ -54,8 +62,18 @@ class Split:
         """How many offsets its ranges have: no fewer than rows."""
         return sum(one.pinned.end - one.pinned.start for one in self.ranges)
 
+    @property
+    def batch_offset_count(self) -> int:
+        """How many of them lie in batches of records, and not in data files."""
+        return sum(_in_batches(one) for one in self.ranges)
+
     def __reduce__(self) -> tuple[Any, tuple[bytes]]:
         return unpacked, (packed(self),)
+
+
+def _in_batches(hinted: Hinted) -> int:
+    edges = np.clip(hinted.entries.edges, hinted.pinned.start, hinted.pinned.end)
+    return int(np.diff(edges)[hinted.entries.kinds != FileKind.PARQUET].sum())
 
 
 def pack(ranges: Sequence[Hinted], options: PackOptions) -> tuple[Split, ...]:
@@ -64,7 +82,8 @@ def pack(ranges: Sequence[Hinted], options: PackOptions) -> tuple[Split, ...]:
         return ()
     sums = [one.entries.weights(start=one.pinned.start, end=one.pinned.end) for one in ranges]
     totals = np.array([weights[-1] for _, weights in sums])
-    count = split_count(float(totals.sum()), options)
+    offset_count = sum(one.pinned.end - one.pinned.start for one in ranges)
+    count = split_count(max(float(totals.sum()), offset_count * ROW_BYTES), options)
     before = np.concatenate(([0.0], np.cumsum(totals)))
     step = float(before[-1]) / count
     groups: list[list[Hinted]] = [[] for _ in range(count)]
@@ -90,7 +109,7 @@ def split_count(total_bytes: float, options: PackOptions) -> int:
     by_size = ceil(total_bytes / options.split_bytes)
     busy = min(options.slots, int(total_bytes // SPLIT_BYTES_MIN))
     usual = min(max(1, by_size, busy), max(1, options.slots * SPLITS_PER_SLOT))
-    return max(usual, options.min_splits or 1)
+    return max(usual, ceil(total_bytes / SPLIT_BYTES_MAX), options.min_splits or 1)
 
 
 def _group(weight: float, step: float, count: int) -> int:
