@@ -1,0 +1,175 @@
+"""Reads a topic once: what `spark.read.format("lakelog")` plans, and which filters it is told of.
+
+Rules:
+
+- Readers are built in several processes and shipped with every task: they do no I/O and are small.
+- A read is pinned when Spark first plans it, and never planned again: the same data frame has the
+  same rows however often it is used.
+- Spark refuses a reader with `pushFilters` unless push-down is switched on, so only a reader that
+  is made where filters are pushed has it. All filters are left to Spark, too; ours only prune.
+"""
+
+import logging
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
+from pyspark.sql.types import ArrayType, BinaryType, StringType, StructField, StructType
+
+from lakelog.reading.filters import EVERYTHING, Condition, Filters, filters_of
+from lakelog.reading.option_values import boolean
+from lakelog.reading.options import INCLUDE_HEADERS, parse_read
+from lakelog.reading.plan import Pinned, PinnedRange
+from lakelog.reading.request import BadOption, ReadRequest
+from lakelog.reading.schema import HEADERS, SCHEMA, checked_schema, default_columns, spark_ddl
+from lakelog.reading.source import Plan, Source
+from lakelog.spark.pinned_ranges import RANGES, decode_ranges
+from lakelog.spark.runtime import runtime
+from lakelog.spark.task_rows import SplitPartition, read
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
+"""The program of the process in which Spark pushes filters."""
+
+_OPERATORS: Final[Mapping[type[Filter], str]] = {
+    EqualTo: "=",
+    EqualNullSafe: "=",
+    GreaterThan: ">",
+    GreaterThanOrEqual: ">=",
+    LessThan: "<",
+    LessThanOrEqual: "<=",
+    In: "in",
+}
+"""The filters that can prune; of a row that has null there, none is true."""
+
+_HEADERS: Final = ArrayType(
+    StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+)
+
+_log: Final = logging.getLogger(__name__)
+_noted: Final[set[str]] = set()
+
+
+def schema_of(options: Mapping[str, str]) -> str:
+    """The columns of a read or a stream that names none itself."""
+    text = next(
+        (text for name, text in options.items() if name.lower() == INCLUDE_HEADERS.lower()), "false"
+    )
+    return ddl_of(default_columns(include_headers=boolean(INCLUDE_HEADERS, text)))
+
+
+def ddl_of(columns: Sequence[str]) -> str:
+    """The columns as a schema that means the same in every session.
+
+    Where a session takes timestamps for local times, `timestamp` would be another type.
+    """
+    return spark_ddl(columns).replace("timestamp timestamp", "timestamp timestamp_ltz")
+
+
+def columns_of(schema: StructType) -> tuple[str, ...]:
+    """The columns that a schema names, checked; raises `BadOption`."""
+    columns = checked_schema((one.name, one.dataType.simpleString()) for one in schema.fields)
+    for one in schema.fields:
+        if not one.nullable or (one.name == HEADERS and one.dataType != _HEADERS):
+            raise BadOption(SCHEMA, f"{one.name}, and whatever is in it, must be nullable")
+    return columns
+
+
+def batch_reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
+    """The reader of these columns; raises `BadOption`."""
+    given = {name.lower(): text for name, text in options.items()}
+    ranges = given.pop(RANGES, None)
+    request = parse_read(given, streaming=False)
+    made = PushingReader if _is_pushing() else BatchReader
+    return made(request, columns_of(schema), None if ranges is None else decode_ranges(ranges))
+
+
+class BatchReader(DataSourceReader):
+    """Reads the rows that the options mean when Spark plans them."""
+
+    def __init__(
+        self,
+        request: ReadRequest,
+        columns: Sequence[str],
+        ranges: tuple[PinnedRange, ...] | None = None,
+    ) -> None:
+        self.request = request
+        self.columns = tuple(columns)
+        self.ranges = ranges
+        self.filters: Filters = EVERYTHING
+
+    def partitions(self) -> list[InputPartition]:
+        """The rows as they are now, cut for tasks; raises `BadOption` and `DataLoss`."""
+        running = runtime()
+        reached = running.reached(self.request.connection)
+        plan = running.call(self._planned(running.source(reached)))
+        warn_once(plan.notes)
+        fail, since_us = self.request.fail_on_data_loss, self.filters.timestamp_start_us
+        return [
+            SplitPartition(split, reached, self.columns, fail, since_us) for split in plan.splits
+        ]
+
+    async def _planned(self, source: Source) -> Plan:
+        found = (
+            await source.pin(self.request) if self.ranges is None else Pinned(self.ranges, {}, ())
+        )
+        return await source.planned(found, self.request, filters=self.filters, slots=slots())
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        """The rows of one task."""
+        return read(partition)
+
+
+class PushingReader(BatchReader):
+    """The same, where filters can be pushed."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802 - Spark's name
+        """Leave out what cannot hold such a row; whether a row is wanted is for Spark to say."""
+        self.filters = filters_of([one for each in filters for one in _conditions(each)])
+        return iter(filters)
+
+
+def slots() -> int:
+    """How many tasks are taken to run at once.
+
+    A process that plans is not told how many there are, so the cores of the driver's machine stand
+    for them; `minPartitions` asks for more.
+    """
+    return os.cpu_count() or 1
+
+
+def warn_once(notes: Sequence[str]) -> None:
+    """Say what was ignored or left out, once in a process."""
+    for note in notes:
+        if note not in _noted:
+            _noted.add(note)
+            _log.warning("%s", note)
+
+
+def _conditions(one: Filter) -> Iterator[Condition]:
+    operator = _OPERATORS.get(type(one))
+    if operator is not None:
+        path: tuple[str, ...] = getattr(one, "attribute", ())
+        if len(path) == 1:
+            yield path[0], operator, getattr(one, "value", None)
+
+
+def _is_pushing() -> bool:
+    """Whether this process runs the program that pushes filters, forked or started for it."""
+    started = getattr(sys.modules["__main__"], "__spec__", None)
+    return _PUSHING in sys.modules or (started is not None and started.name == _PUSHING)

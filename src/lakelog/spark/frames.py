@@ -1,0 +1,212 @@
+"""Topics as data frames that read their data files with Spark's own Parquet scan.
+
+    lakelog.spark.read(spark, "orders", server="http://127.0.0.1:8080")
+
+The rows are those of `format("lakelog")`; what lies in data files is read by Spark itself, with all
+that it can do there (columns that nobody needs are not read, row groups are skipped), and the rest,
+fresh records above all, by the data source. Both are pinned to one offset vector, taken when the
+function is called.
+
+Rules:
+
+- A scan of Spark's cannot look for a file that is gone. Data files that are replaced stay for
+  `pipeline.grace_ms`; who keeps a read for longer keeps `pin(…)`, whose `frame()` finds the same
+  rows wherever they are by then.
+- Files are never skipped in silence, whatever the session says about missing or corrupt ones.
+- Where Spark has no file system for the store, the data source reads everything, with a warning.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Final
+
+from lakelog.config.connection import CONFIG, SERVER
+from lakelog.pipeline.spark_failures import one_line, spark_failures, text_of
+from lakelog.reading.filters import Condition, checked_conditions, filters_of
+from lakelog.reading.options import (
+    FAIL_ON_DATA_LOSS,
+    MAX_RECORDS,
+    MIN_PARTITIONS,
+    SUBSCRIBE,
+    parse_read,
+)
+from lakelog.reading.plan import Hinted, Pinned, pruned_entries, pruned_ranges
+from lakelog.reading.read import Where, options_of
+from lakelog.reading.request import Place, ReadRequest
+from lakelog.reading.rows import RowOptions
+from lakelog.reading.schema import TYPES, chosen_columns, default_columns
+from lakelog.reading.source import Reached, Source
+from lakelog.records.table_schema import TIMESTAMP_US_MAX
+from lakelog.spark.batch import ddl_of, warn_once
+from lakelog.spark.native import Division, NativeScan, divided, everything, hadoop_place
+from lakelog.spark.native_columns import FILE_DDL, FILE_OPTIONS, as_rows, holds, within
+from lakelog.spark.pinned_ranges import RANGES, encode_ranges
+from lakelog.spark.runtime import runtime
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+LOOKS_MAX: Final = 3
+"""How often files that are gone already are looked up again."""
+
+_CARRIED: Final = tuple(
+    name.lower() for name in (SERVER, CONFIG, FAIL_ON_DATA_LOSS, MIN_PARTITIONS, MAX_RECORDS)
+)
+"""The options that the data source needs to read ranges."""
+
+
+def read(  # noqa: PLR0913 - each is a thing that a user names
+    spark: "SparkSession",
+    topic: str | Sequence[str] | None = None,
+    *,
+    server: str | None = None,
+    config: str | None = None,
+    columns: Sequence[str] | None = None,
+    starting: Where = None,
+    ending: Where = None,
+    where: Sequence[Sequence[object]] = (),
+    native: bool = True,
+    options: Mapping[str, str] | None = None,
+) -> "DataFrame":
+    """The rows that are there now, as a data frame; raises `BadOption` and `DataLoss`."""
+    return pin(
+        spark,
+        topic,
+        server=server,
+        config=config,
+        columns=columns,
+        starting=starting,
+        ending=ending,
+        where=where,
+        native=native,
+        options=options,
+    ).frame()
+
+
+def pin(  # noqa: PLR0913 - each is a thing that a user names
+    spark: "SparkSession",
+    topic: str | Sequence[str] | None = None,
+    *,
+    server: str | None = None,
+    config: str | None = None,
+    columns: Sequence[str] | None = None,
+    starting: Where = None,
+    ending: Where = None,
+    where: Sequence[Sequence[object]] = (),
+    native: bool = True,
+    options: Mapping[str, str] | None = None,
+) -> "PinnedRead":
+    """A read of what is there now, which can be done at any time; raises as `read` does."""
+    given = options_of(
+        topic, server=server, config=config, starting=starting, ending=ending, options=options
+    )
+    request = parse_read(given, streaming=False)
+    chosen = (
+        default_columns(include_headers=request.include_headers)
+        if columns is None
+        else chosen_columns(columns)
+    )
+    running = runtime()
+    reached = running.reached(request.connection)
+    found = running.call(running.source(reached).pin(request))
+    warn_once((*request.notes, *found.notes))
+    conditions = checked_conditions(where)
+    return PinnedRead(spark, request, given, chosen, conditions, native, reached, found)
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedRead:
+    """A read at one offset vector."""
+
+    spark: "SparkSession"
+    request: ReadRequest
+    given: Mapping[str, str]
+    columns: tuple[str, ...]
+    conditions: tuple[Condition, ...]
+    native: bool
+    reached: Reached
+    pinned: Pinned
+
+    @property
+    def vector(self) -> Mapping[Place, tuple[int, int]]:
+        """The offsets [start, end) of every partition."""
+        return self.pinned.vector
+
+    def frame(self) -> "DataFrame":
+        """The rows, in the files that have them now; raises `DataLoss` if they are gone."""
+        place = hadoop_place(self.reached.objects_url) if self.native else None
+        found = None if place is None else self._native(place)
+        return self._joined(everything(self._hinted()), "") if found is None else found
+
+    def _native(self, place: str) -> "DataFrame | None":
+        """The rows with Spark's own scan; None where it cannot read the store."""
+        for _ in range(LOOKS_MAX):
+            division = divided(self._hinted())
+            try:
+                found = self._joined(division, place)
+                _ = found.schema  # Spark Connect looks at files not before it is asked for this
+            except spark_failures() as error:
+                said = text_of(error)
+                if "PATH_NOT_FOUND" in said:
+                    continue  # replaced and deleted since the index named it
+                why = f"Spark cannot read {self.reached.objects_url} itself"
+                warn_once((f"{why}, so that reading takes longer: {one_line(said)}",))
+                return None
+            else:
+                return found
+        return None
+
+    def _hinted(self) -> list[Hinted]:
+        """Where the rows are that fulfil the conditions."""
+        filters = filters_of(self.conditions)
+        ranges = pruned_ranges(self.pinned.ranges, filters)
+        options = RowOptions(
+            (), self.request.fail_on_data_loss, note=lambda note: warn_once((note,))
+        )
+        running = runtime()
+        source: Source = running.source(self.reached)
+        hinted = running.call(source.hinted(ranges, options))
+        return [part for one in hinted for part in pruned_entries(one, filters)]
+
+    def _joined(self, division: Division, place: str) -> "DataFrame":
+        frames = [one for scan in division.scans for one in self._scanned(scan, place)]
+        if division.rest or not frames:
+            frames.append(self._rest(division))
+        found = reduce(lambda one, other: one.unionAll(other), frames)
+        for condition in self.conditions:
+            found = found.where(holds(condition))
+        return found.select(*self.columns)
+
+    def _wanted(self) -> tuple[str, ...]:
+        named = (*self.columns, *(column for column, _, _ in self.conditions))
+        return tuple(name for name in TYPES if name in named)
+
+    def _scanned(self, scan: NativeScan, place: str) -> "list[DataFrame]":
+        """The files of a topic, first those that are read whole."""
+        reader = self.spark.read.schema(FILE_DDL).options(**FILE_OPTIONS)
+        frames = []
+        if scan.whole:
+            frames.append(reader.parquet(*(place + key for key in scan.whole)))
+        if scan.cut:
+            cut = reader.parquet(*(place + key for key, _ in scan.cut))
+            frames.append(cut.where(within([one for _, one in scan.cut])))
+        since_us = filters_of(self.conditions).timestamp_start_us
+        if since_us is not None:
+            # Before timestamps are made exact, so that row groups can be skipped by it.
+            least_us = min(since_us, TIMESTAMP_US_MAX)
+            frames = [one.where(f"timestamp >= timestamp_micros({least_us})") for one in frames]
+        return [one.select(*as_rows(self._wanted(), scan.topic)) for one in frames]
+
+    def _rest(self, division: Division) -> "DataFrame":
+        """What the data source reads."""
+        ddl = ddl_of(self._wanted())
+        if not division.rest:
+            return self.spark.createDataFrame([], ddl)
+        reader = self.spark.read.format("lakelog").schema(ddl)
+        for name, text in self.given.items():
+            if name.lower() in _CARRIED:
+                reader = reader.option(name, text)
+        names = ",".join(sorted({one.topic for one in division.rest}))
+        ranges = encode_ranges(division.rest)
+        return reader.option(SUBSCRIBE, names).option(RANGES, ranges).load()

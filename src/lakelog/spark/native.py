@@ -1,0 +1,127 @@
+"""What of a plan Spark's own Parquet scan can read, and what is left for the data source.
+
+An index entry names a data file for the offsets [start, end). The file holds just these, but for
+the first file of a log, of which retention may have let go a part: so only at the two ends of a
+range rows have to be looked at. Where there are too many such ends for one condition, the data
+source reads them.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Final
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from lakelog.reading.entries import Entry
+from lakelog.reading.plan import Hinted, PinnedRange
+from lakelog.reading.source import local_directory
+from lakelog.streams.objects import FileKind
+
+TOPICS_MAX: Final = 32
+"""Topics that get a scan of their own: a file does not know its topic, and plans grow with them."""
+
+CUTS_MAX: Final = 64
+"""Ranges in the condition of one scan."""
+
+_SCHEMES: Final = {"s3": "s3a", "s3a": "s3a", "gs": "gs", "abfs": "abfs", "abfss": "abfss"}
+"""What Hadoop calls the stores that it may know; only `file` is there without more jars."""
+
+_GLOB: Final = re.compile(r"([\\\[\]{}*?])")
+
+
+@dataclass(slots=True)
+class NativeScan:
+    """The data files of one topic: those read whole, and those of which a range is wanted."""
+
+    topic: str
+    whole: list[str] = field(default_factory=list)
+    cut: list[tuple[str, PinnedRange]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """A plan, divided."""
+
+    scans: tuple[NativeScan, ...]
+    rest: tuple[PinnedRange, ...]
+
+
+def divided(hinted: Iterable[Hinted]) -> Division:
+    """Data files for Spark, and all other ranges, in order."""
+    scans: dict[str, NativeScan] = {}
+    rest: list[PinnedRange] = []
+    for one in hinted:
+        for run, is_native in _runs(one):
+            scan = scans.get(one.pinned.topic)
+            if is_native and scan is None and len(scans) < TOPICS_MAX:
+                scan = scans[one.pinned.topic] = NativeScan(one.pinned.topic)
+            if not is_native or scan is None:
+                rest.append(run.pinned)
+                continue
+            for entry in run.entries:
+                _add(scan, entry, one.pinned, rest)
+    return Division(tuple(scans.values()), joined_ranges(rest))
+
+
+def everything(hinted: Iterable[Hinted]) -> Division:
+    """All of it for the data source."""
+    return Division((), joined_ranges([one.pinned for one in hinted]))
+
+
+def joined_ranges(ranges: Sequence[PinnedRange]) -> tuple[PinnedRange, ...]:
+    """The same ranges, neighbours as one."""
+    found: list[PinnedRange] = []
+    for one in ranges:
+        if found and (found[-1].stream, found[-1].end) == (one.stream, one.start):
+            found[-1] = replace(found[-1], end=one.end)
+        else:
+            found.append(one)
+    return tuple(found)
+
+
+def hadoop_place(objects_url: str) -> str | None:
+    """Where Hadoop finds the objects, as a prefix of paths; None where it cannot."""
+    directory = local_directory(objects_url)
+    if directory is not None:
+        return f"file:{_literal(str(directory.absolute()))}/"
+    parts = urlsplit(objects_url)
+    scheme = _SCHEMES.get(parts.scheme)
+    if scheme is None:
+        return None
+    prefix = parts.path.strip("/")
+    return f"{scheme}://{parts.netloc}/{_literal(prefix)}{'/' if prefix else ''}"
+
+
+def _literal(path: str) -> str:
+    """The path where Spark expects a pattern."""
+    return _GLOB.sub(r"\\\1", path)
+
+
+def _runs(hinted: Hinted) -> Iterator[tuple[Hinted, bool]]:
+    """The range in parts that lie in data files or do not."""
+    wanted, found = hinted.pinned, hinted.entries
+    found = found.overlapping(start=wanted.start, end=wanted.end)
+    is_native = found.kinds == FileKind.PARQUET
+    edges = np.flatnonzero(np.diff(is_native.astype(np.int8))) + 1
+    for first, stop in pairwise([0, *edges.tolist(), len(found)]):
+        if first < stop:
+            start = max(wanted.start, int(found.edges[first]))
+            end = min(wanted.end, int(found.edges[stop]))
+            part = Hinted(replace(wanted, start=start, end=end), found.part(first, stop))
+            yield part, bool(is_native[first])
+
+
+def _add(scan: NativeScan, entry: Entry, pinned: PinnedRange, rest: list[PinnedRange]) -> None:
+    begins_whole = entry.start > pinned.start or entry.start == pinned.start == 0
+    if begins_whole and entry.end <= pinned.end:
+        scan.whole.append(entry.key)
+        return
+    start, end = max(entry.start, pinned.start), min(entry.end, pinned.end)
+    wanted = replace(pinned, start=start, end=end)
+    if len(scan.cut) < CUTS_MAX:
+        scan.cut.append((entry.key, wanted))
+    else:
+        rest.append(wanted)

@@ -1,0 +1,190 @@
+"""Where a stream stands: its offsets beside what the topics have now. Pure.
+
+Rules, those of Spark's Kafka source:
+
+- A partition that the stream does not know begins at offset 0, that is at its earliest record.
+- Records that are gone before they were read are a loss: those before the log's start, those of a
+  topic or a partition that was deleted, also when there is another topic of that name since.
+- What the options do not name any more is left out, and is no loss.
+
+What becomes of a loss is up to who asks. Without the lost records a partition goes on at its log's
+start, and a topic that was made again at its earliest record.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from lakelog.reading.options import ASSIGN, SUBSCRIBE
+from lakelog.reading.plan import Bounds, Partition, TopicStreams, chosen_partitions
+from lakelog.reading.request import Assigned, Matching, Place, Subscribed, Topics
+from lakelog.spark.offsets import Vector
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """A partition that is there, and what it has."""
+
+    partition: Partition
+    bounds: Bounds
+
+
+Look = Mapping[Place, Present]
+"""What there is, by partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """From where to where a stream can go on, and what it can not have."""
+
+    begins: Mapping[Place, int]
+    heads: Mapping[Place, int]
+    topic_ids: Mapping[str, bytes]
+    losses: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """The ranges between two vectors: partitions with start and end; what is not there is lost."""
+
+    partitions: tuple[Partition, ...]
+    starts: Mapping[Place, int]
+    ends: Mapping[Place, int]
+    losses: tuple[str, ...]
+
+
+def wanted_now(wanted: Topics, topics: Sequence[TopicStreams]) -> tuple[Partition, ...]:
+    """The partitions that are wanted and there."""
+    counts = {topic.name: len(topic.streams) for topic in topics}
+    match wanted:
+        case Subscribed(topics=names):
+            wanted = Subscribed(tuple(name for name in names if name in counts))
+        case Assigned(places=places):
+            there = [one for one in places if one.partition < counts.get(one.topic, 0)]
+            wanted = Assigned(tuple(there))
+        case Matching():
+            pass
+    return chosen_partitions(wanted, topics)
+
+
+def looked(partitions: Iterable[Partition], bounds: Mapping[int, Bounds]) -> Look:
+    """The partitions with their bounds; those without any are gone."""
+    return {
+        one.place: Present(one, bounds[one.stream]) for one in partitions if one.stream in bounds
+    }
+
+
+def vector_of(look: Look) -> Vector:
+    """The end of everything that is there."""
+    heads = {place: present.bounds.head for place, present in look.items()}
+    return Vector(heads, _ids(look))
+
+
+def standing(start: Vector, look: Look, wanted: Topics) -> Standing:
+    """How the stream goes on from its start."""
+    begins: dict[Place, int] = {}
+    losses: list[str] = []
+    notes: list[str] = []
+    for place, present in look.items():
+        low, head = present.bounds.log_start, present.bounds.head
+        begin, lost = 0, None
+        if is_known(place, present, start):
+            begin = start.offsets[place]
+            lost = _lost(place, begin, present.bounds)
+        elif place in start.offsets:
+            lost = recreated(place, start.offsets[place])
+        elif low > 0:
+            lost = f"{place} is new and begins at offset {low}: [0, {low}) is gone"
+        if lost:
+            losses.append(lost)
+        begins[place] = min(max(begin, low), head)
+    for place in sorted(start.offsets.keys() - look.keys()):
+        if is_wanted(wanted, place):
+            losses.append(deleted(place, start.offsets[place]))
+        else:
+            notes.append(f"{place} is not read any more: the options do not name it")
+    heads = {place: present.bounds.head for place, present in look.items()}
+    return Standing(begins, heads, _ids(look), tuple(losses), tuple(notes))
+
+
+def ranges(start: Vector, end: Vector, look: Look) -> Ranges:
+    """What lies between the vectors; a partition that ends where it starts or before is left out.
+
+    Spark asks for that when a query is started again that never got beyond its first offsets.
+    """
+    partitions: list[Partition] = []
+    starts: dict[Place, int] = {}
+    ends: dict[Place, int] = {}
+    losses: list[str] = []
+    for place, after in sorted(end.offsets.items()):
+        ids = [ids[place.topic] for ids in (start.topic_ids, end.topic_ids) if place.topic in ids]
+        is_same = place in start.offsets and len(set(ids)) < 2
+        first = start.offsets[place] if is_same else 0
+        if place in start.offsets and not is_same:
+            losses.append(recreated(place, start.offsets[place]))
+        if first >= after:
+            continue
+        present = look.get(place)
+        if present is None or (ids and present.partition.topic_id != ids[-1]):
+            losses.append(f"{place} [{first}, {after}) cannot be read: its topic was deleted")
+            continue
+        partitions.append(present.partition)
+        starts[place], ends[place] = first, after
+    return Ranges(tuple(partitions), starts, ends, tuple(losses))
+
+
+def is_known(place: Place, present: Present, vector: Vector) -> bool:
+    """Whether the vector means this partition, and not one of an earlier topic of that name."""
+    known = vector.topic_ids.get(place.topic, present.partition.topic_id)
+    return place in vector.offsets and known == present.partition.topic_id
+
+
+def is_wanted(wanted: Topics, place: Place) -> bool:
+    """Whether the options name this partition."""
+    match wanted:
+        case Subscribed(topics=names):
+            return place.topic in names
+        case Assigned(places=places):
+            return place in places
+        case Matching(pattern=pattern):
+            return re.search(pattern, place.topic) is not None
+
+
+def never_there(wanted: Topics, vector: Vector, look: Look) -> tuple[str, str] | None:
+    """The option that names what is not there, and was not when the vector was made; and that."""
+    known = vector.offsets.keys() | look.keys()
+    match wanted:
+        case Subscribed(topics=names):
+            topics = {place.topic for place in known}
+            unknown = [name for name in names if name not in topics]
+            return (SUBSCRIBE, unknown[0]) if unknown else None
+        case Assigned(places=places):
+            lacking = [str(place) for place in places if place not in known]
+            return (ASSIGN, lacking[0]) if lacking else None
+        case Matching():
+            return None
+
+
+def deleted(place: Place, offset: int) -> str:
+    """What is said of a partition that is gone."""
+    return f"{place} was read up to offset {offset}, and was deleted since"
+
+
+def recreated(place: Place, offset: int) -> str:
+    """What is said of a partition whose name means another one now."""
+    return f"{place} was read up to offset {offset}, and its topic was deleted and made again since"
+
+
+def _lost(place: Place, offset: int, bounds: Bounds) -> str | None:
+    low, head = bounds.log_start, bounds.head
+    if offset < low:
+        gone = f"[{offset}, {low}) is gone"
+        return f"{place} was read up to offset {offset}, and begins at {low} by now: {gone}"
+    if offset > head:
+        return f"{place} was read up to offset {offset}, and ends at {head}"
+    return None
+
+
+def _ids(look: Look) -> dict[str, bytes]:
+    return {place.topic: present.partition.topic_id for place, present in look.items()}

@@ -1,0 +1,33 @@
+"""One Spark session and one broker for all tests of the data source: their start takes longest."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.reading.running import Broker, running_broker
+
+from lakelog.pipeline.options import SparkOptions
+from lakelog.pipeline.spark_session import SessionStart
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Two slots on this machine; a process has one Spark, which other tests may have started."""
+    there = SparkSession._instantiatedSession
+    if there is not None:
+        yield there
+        return
+    with ThreadPoolExecutor(1) as pool:
+        session = pool.submit(SessionStart(SparkOptions(master="local[2]")).run).result()
+    try:
+        yield session.spark
+    finally:
+        session.close()
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker whose objects are in a directory."""
+    with running_broker(tmp_path_factory.mktemp("broker")) as running:
+        yield running
