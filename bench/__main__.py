@@ -32,6 +32,7 @@ DRIVERS = {
     "b15": "bench.group_commit",
     "b16": "bench.group_heartbeat",
     "b17": "bench.group_rebalance",
+    "b18": "bench.b18_spark",
     "latency": "bench.latency",
 }
 FAMILIES = {"groups": ("b13", "b14", "b15", "b16", "b17")}
