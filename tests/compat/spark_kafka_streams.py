@@ -136,7 +136,6 @@ STREAMS = (
         "stream: portions, two restarts",
         _portions,
         lambda lab: (True, 150, lab.expected("portions")),
-        is_quick=True,
     ),
     Case(
         "stream: assign and offsets",

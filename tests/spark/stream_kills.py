@@ -44,6 +44,11 @@ KINDS = {
 
 PARTS = ("python", "java", "worker", "planner", "executor")
 GIVE_UP_S = 600.0
+PROGRAMS = {
+    "java": "org.apache.spark.deploy.SparkSubmit",
+    "executor": "CoarseGrainedExecutorBackend",
+    "planner": "python_streaming_source_runner",
+}
 CLUSTER = "local-cluster[1,2,1024]"
 
 
@@ -150,6 +155,17 @@ class Driver:
         parents = dict(_parents())
         return [one for one in daemons if parents.get(one) in daemons]
 
+    def parts(self, kind: str) -> list[int]:
+        """The processes that a kind of strike is about, as far as they are there."""
+        match kind:
+            case "python":  # its Java ends by itself
+                self.children()
+                return [self.process.pid]
+            case "worker":
+                return self.workers()
+            case _:
+                return self.children(PROGRAMS[kind])
+
     def kill(self) -> None:
         """All of it at once."""
         self.children()
@@ -225,18 +241,16 @@ class Stage:
             self._strike_part(driver, kind)
 
     def _strike_part(self, driver: Driver, kind: str) -> None:
-        driver.children()
+        parts: list[int] = []
+
+        def is_there() -> bool:
+            parts[:] = driver.parts(kind)
+            return bool(parts) or driver.has_ended
+
+        wait_until(is_there, f"{kind} runs")
+        assert parts, driver.said()
         before = self.listed("commits")
-        if kind == "python":  # its Java ends by itself
-            driver.process.kill()
-        elif kind == "java":
-            _kill(*driver.children("org.apache.spark.deploy.SparkSubmit"))
-        elif kind == "executor":
-            _kill(*driver.children("CoarseGrainedExecutorBackend"))
-        elif kind == "planner":
-            _kill(*driver.children("python_streaming_source_runner"))
-        else:
-            _kill(*self.chance.sample(driver.workers(), 1))
+        _kill(*(self.chance.sample(parts, 1) if kind == "worker" else parts))
         if kind in {"python", "java"}:
             driver.await_end()
         else:  # Spark repeats the task, or the query ends
