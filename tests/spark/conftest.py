@@ -1,4 +1,7 @@
-"""One Spark session and one broker for all tests of the data source: their start takes longest."""
+"""One Spark session for all tests of the data source, whose start takes longest, and brokers.
+
+A broker ends with the tests of its module: others measure memory, which it would use meanwhile.
+"""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,8 +29,8 @@ def spark() -> Iterator[SparkSession]:
         session.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A broker whose objects are in a directory."""
+    """A broker of this module, whose objects are in a directory."""
     with running_broker(tmp_path_factory.mktemp("broker")) as running:
         yield running

@@ -239,7 +239,15 @@ def test_a_field_that_a_version_lacks_reads_as_its_default() -> None:
 
 
 def peak_bytes(kind: type[Struct], version: int, data: bytes) -> int:
-    """The memory that decoding takes at its worst, the compiled codec not counted."""
+    """The memory that decoding takes at its worst, the compiled codec not counted.
+
+    What other threads take meanwhile, as those of a broker of other tests, is counted too: the
+    least of some decodings has none of it.
+    """
+    return min(one_peak_bytes(kind, version, data) for _ in range(5))
+
+
+def one_peak_bytes(kind: type[Struct], version: int, data: bytes) -> int:
     view = memoryview(data)
     tracemalloc.start()
     try:
