@@ -14,7 +14,7 @@ PATIENCE_S = 60.0
 
 def workers() -> list[psutil.Process]:
     """The Python workers of Spark below this process: children of the daemon that forks them."""
-    return [one for one in _below() if _is(one.parent(), "pyspark.daemon") and _is(one, "pyspark")]
+    return [one for one in _below() if _is(one, "pyspark") and _is(_parent(one), "pyspark.daemon")]
 
 
 def executors() -> list[psutil.Process]:
@@ -29,6 +29,13 @@ def drivers() -> list[psutil.Process]:
 
 def _below() -> list[psutil.Process]:
     return list(psutil.Process().children(recursive=True))
+
+
+def _parent(process: psutil.Process) -> psutil.Process | None:
+    try:
+        return process.parent()
+    except psutil.Error:  # it may end while it is looked at
+        return None
 
 
 def _is(process: psutil.Process | None, word: str) -> bool:
