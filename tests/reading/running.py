@@ -41,6 +41,11 @@ EAGER = PipelineOptions(domains=1, plan=PlanOptions(freshness_ms=0), retry_ms=1,
 T = TypeVar("T")
 
 
+def reading_threads() -> list[str]:
+    """The threads of reads that go on; the broker beside them has threads of its own."""
+    return [each.name for each in threading.enumerate() if each.name.startswith("lakelog-read")]
+
+
 @dataclass
 class Broker:
     """A broker that runs, and the loop that it runs on."""

@@ -3,14 +3,13 @@
 import asyncio
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from tests.compat.lake_log import send_hostile
-from tests.reading.running import Broker, running_broker
+from tests.reading.running import Broker, reading_threads, running_broker
 
 from lakelog.cli.main import run
 from lakelog.model.failures import NotFound, Unavailable
@@ -224,12 +223,11 @@ def test_a_variable_of_the_caller_is_no_table(broker: Broker) -> None:
 
 
 def test_a_result_that_is_dropped_leaves_nothing_behind(broker: Broker, mixed: str) -> None:
-    before = threading.active_count()
     result = open_query(f'SELECT * FROM "{mixed}"', server=broker.server)
     assert result.read_next_batch().num_rows
     result.close()
     del result
-    assert threading.active_count() == before
+    assert not reading_threads()
 
 
 def test_without_duckdb_the_remedy_is_named() -> None:
