@@ -21,6 +21,7 @@ DRIVERS = {
     "b1": "bench.b1_produce",
     "b3": "bench.b3_fetch",
     "b4": "bench.b4_catch_up",
+    "b5": "bench.b5_arrow",
     "b6": "bench.b6_compaction",
     "b7": "bench.b7_freshness",
     "b8": "bench.b8_commit",
@@ -33,6 +34,7 @@ DRIVERS = {
     "b16": "bench.group_heartbeat",
     "b17": "bench.group_rebalance",
     "b18": "bench.b18_spark",
+    "b19": "bench.b19_discovery",
     "latency": "bench.latency",
 }
 FAMILIES = {"groups": ("b13", "b14", "b15", "b16", "b17")}

@@ -107,6 +107,7 @@ def test_an_example_that_reads_objects_runs(fence: Fence, tmp_path: Path) -> Non
         broker.create("greetings")
         broker.produce("greetings", [b"hello"])
         program = fence.text.replace("http://127.0.0.1:8080", broker.server)
+        program = program.replace(ADDRESS, str(broker.running.address))
         done = subprocess.run(
             [sys.executable, "-c", program],
             capture_output=True,

@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "topics": ("lakelog.cli.topics:topics", "Create, list, describe, alter and delete topics."),
     "records": ("lakelog.cli.records:records", "Produce and consume records."),
     "groups": ("lakelog.cli.groups:groups", "List, describe, delete and move consumer groups."),
+    "discover": ("lakelog.cli.discover:discover", "Join a group of nodes and watch who is there."),
     "sql": ("lakelog.cli.sql:sql", "Query topics in SQL, up to the newest record."),
     "tables": ("lakelog.cli.tables:tables", "List and describe the Iceberg tables of topics."),
     "pipeline": ("lakelog.cli.pipeline:pipeline", "Turn the log into tables, with Spark."),

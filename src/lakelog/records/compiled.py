@@ -7,12 +7,12 @@ small functions inlined by numba itself make the scan three times as fast.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-import numba
 import numpy as np
 from numba import types
 
+from lakelog.records.compiling import READ_ONLY_BYTES, called, entry, inlined, signed, unsigned
 from lakelog.records.kernels import (
     DONE,
     INCOMPLETE,
@@ -29,71 +29,39 @@ from lakelog.records.kernels import (
 if TYPE_CHECKING:
     from lakelog.records.kernels import Blobs, Bytes, Ints, Longs
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-
 _ENDED: Final = -1
 _WRONG: Final = -2
 
 # numba sees numpy's types; to everybody else they are plain integers.
-_signed = cast("Callable[[Any], int]", np.int64)
-_unsigned = cast("Callable[[Any], int]", np.uint64)
 _byte = cast("Callable[[Any], int]", np.uint8)
 
-_READ_ONLY: Final = types.Array(types.uint8, 1, "C", readonly=True)
 _INT_ROWS: Final = types.Array(types.int32, 2, "C")
 _LONG_ROWS: Final = types.Array(types.int64, 2, "C")
 
 
-def _entry(*arguments: Any) -> Callable[[_Function], _Function]:
-    """Compile now for exactly these argument types, so that no later call has to."""
-
-    def compile_now(function: _Function) -> _Function:
-        compiled: _Function
-        try:
-            compiled = numba.njit(arguments, nogil=True, cache=True)(function)
-        except RuntimeError:
-            # No directory can hold the cache, as in a read-only container: compile every time.
-            compiled = numba.njit(arguments, nogil=True)(function)
-        return compiled
-
-    return compile_now
-
-
-def _inlined(function: _Function) -> _Function:
-    """Paste into every caller before types are known."""
-    compiled: _Function = numba.njit(inline="always")(function)
-    return compiled
-
-
-def _called(function: _Function) -> _Function:
-    """Compile as a function of its own: what is rare need not be pasted everywhere."""
-    compiled: _Function = numba.njit(nogil=True)(function)
-    return compiled
-
-
-@_inlined
+@inlined
 def _read_number(data: "Bytes", position: int, end: int, bits: int) -> tuple[int, int]:
-    value = _unsigned(0)
-    shift = _unsigned(0)
-    byte = _unsigned(0)
-    after = _signed(_ENDED)
+    value = unsigned(0)
+    shift = unsigned(0)
+    byte = unsigned(0)
+    after = signed(_ENDED)
     while position < end:
-        byte = _unsigned(data[_unsigned(position)])
+        byte = unsigned(data[unsigned(position)])
         position += 1
-        value |= (byte & _unsigned(0x7F)) << shift
+        value |= (byte & unsigned(0x7F)) << shift
         if byte < 128:
             after = position
             break
-        shift += _unsigned(7)
+        shift += unsigned(7)
         if shift >= bits:
             after = _WRONG
             break
-    if value >> _unsigned(32) != 0 and (bits == 32 or (shift == 63 and byte > 1)):
+    if value >> unsigned(32) != 0 and (bits == 32 or (shift == 63 and byte > 1)):
         after = _WRONG
-    return _signed(value >> _unsigned(1)) ^ -_signed(value & _unsigned(1)), after
+    return signed(value >> unsigned(1)) ^ -signed(value & unsigned(1)), after
 
 
-@_inlined
+@inlined
 def _read_blob(data: "Bytes", position: int, end: int) -> tuple[int, int]:
     """A nullable blob's length and the position after it."""
     if position < 0:
@@ -104,7 +72,7 @@ def _read_blob(data: "Bytes", position: int, end: int) -> tuple[int, int]:
     return length, position + max(length, 0)
 
 
-@_called
+@called
 def _skip_headers(data: "Bytes", position: int, end: int, count: int) -> int:
     for _ in range(count):
         length, position = _read_blob(data, position, end)
@@ -116,7 +84,7 @@ def _skip_headers(data: "Bytes", position: int, end: int, count: int) -> int:
     return position
 
 
-@_inlined
+@inlined
 def _read_fields(
     data: "Bytes", position: int, end: int
 ) -> tuple[int, int, int, int, int, int, int, int]:
@@ -142,7 +110,7 @@ def _read_fields(
     return position, delta_ms, offset_delta, key_length, key_end, value_length, value_end, count
 
 
-@_inlined
+@inlined
 def _record_end(data: "Bytes", position: int) -> tuple[int, int]:
     """Where the record's fields begin, and end; negative when it is not all there."""
     end = len(data)
@@ -151,13 +119,13 @@ def _record_end(data: "Bytes", position: int) -> tuple[int, int]:
     if start >= 0:
         after = start + length
         if length < 0:
-            after = _signed(_WRONG)
+            after = signed(_WRONG)
         elif length > end - start:
-            after = _signed(_ENDED)
+            after = signed(_ENDED)
     return start, after
 
 
-@_entry(_READ_ONLY, types.int64, types.int64, types.int64, types.UniTuple(types.int64, 4))
+@entry(READ_ONLY_BYTES, types.int64, types.int64, types.int64, types.UniTuple(types.int64, 4))
 def _scan(data: "Bytes", position: int, index: int, count: int, limits: Limits) -> ScanOutcome:
     base_ms, lower_ms, upper_ms, keyed = limits
     least_ms, greatest_ms, bad = INT64_MAX, INT64_MIN, 0
@@ -182,8 +150,8 @@ def _scan(data: "Bytes", position: int, index: int, count: int, limits: Limits) 
     return DONE, position, index, least_ms, greatest_ms, bad
 
 
-@_entry(
-    _READ_ONLY,
+@entry(
+    READ_ONLY_BYTES,
     types.int64,
     types.Array(types.int64, 1, "C"),
     _INT_ROWS,
@@ -211,11 +179,11 @@ def _fill_columns(data: "Bytes", base_ms: int, timestamps: "Longs", places: "Int
     return DONE if position == len(data) else MALFORMED
 
 
-@_entry(_READ_ONLY, _INT_ROWS, _INT_ROWS)
+@entry(READ_ONLY_BYTES, _INT_ROWS, _INT_ROWS)
 def _fill_headers(data: "Bytes", places: "Ints", headers: "Ints") -> None:
     item = 0
     for index in range(places.shape[1]):
-        position = _signed(places[5, index])
+        position = signed(places[5, index])
         for _ in range(places[6, index]):
             length, position = _read_blob(data, position, len(data))
             headers[0, item] = position - length
@@ -226,43 +194,43 @@ def _fill_headers(data: "Bytes", places: "Ints", headers: "Ints") -> None:
             item += 1
 
 
-@_inlined
+@inlined
 def _number_size(value: int) -> int:
-    number = _unsigned((value << 1) ^ (value >> 63))
+    number = unsigned((value << 1) ^ (value >> 63))
     size = 1
-    while number > _unsigned(0x7F):
-        number >>= _unsigned(7)
+    while number > unsigned(0x7F):
+        number >>= unsigned(7)
         size += 1
     return size
 
 
-@_inlined
+@inlined
 def _write_number(output: "Bytes", position: int, value: int) -> int:
-    number = _unsigned((value << 1) ^ (value >> 63))
-    while number > _unsigned(0x7F):
-        output[_unsigned(position)] = _byte((number & _unsigned(0x7F)) | _unsigned(0x80))
-        number >>= _unsigned(7)
+    number = unsigned((value << 1) ^ (value >> 63))
+    while number > unsigned(0x7F):
+        output[unsigned(position)] = _byte((number & unsigned(0x7F)) | unsigned(0x80))
+        number >>= unsigned(7)
         position += 1
-    output[_unsigned(position)] = _byte(number)
+    output[unsigned(position)] = _byte(number)
     return position + 1
 
 
-@_inlined
+@inlined
 def _blob_size(start: int, end: int) -> int:
     length = end - start if start >= 0 else -1
     return _number_size(length) + max(length, 0)
 
 
-@_called
+@called
 def _write_blob(output: "Bytes", position: int, data: "Bytes", start: int, end: int) -> int:
     length = end - start if start >= 0 else -1
     position = _write_number(output, position, length)
     for index in range(max(length, 0)):
-        output[_unsigned(position + index)] = data[_unsigned(start + index)]
+        output[unsigned(position + index)] = data[unsigned(start + index)]
     return position + max(length, 0)
 
 
-@_called
+@called
 def _body_size(numbers: "Longs", headers: "Longs", index: int) -> int:
     size = 1 + _number_size(numbers[0, index]) + _number_size(numbers[1, index])
     size += _blob_size(numbers[2, index], numbers[3, index])
@@ -274,9 +242,9 @@ def _body_size(numbers: "Longs", headers: "Longs", index: int) -> int:
     return size
 
 
-@_entry(
+@entry(
     _LONG_ROWS,
-    types.UniTuple(_READ_ONLY, 4),
+    types.UniTuple(READ_ONLY_BYTES, 4),
     _LONG_ROWS,
     types.Array(types.uint8, 1, "C"),
 )

@@ -1,0 +1,184 @@
+"""B5: records as Arrow, against the Python clients that people use, from one Apache Kafka.
+
+Every library reads the same topic from its beginning, in a process of its own on one core; the
+broker has the other. The rate is that from the first records it gave to the last; what came before
+is `first_s`. Cells: size of the records, codec, number of partitions; the ratios are of one round.
+`behind` is a topic with one partition six hours behind the others: what counts there is the memory
+that the process takes, against the bound that it was given.
+"""
+
+import importlib.util
+import itertools
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import msgspec
+
+from bench.arena import Arena
+from bench.arrow_clients import ReadJob, ReadOutcome
+from bench.arrow_topic import TopicShape, fill
+from bench.broker import BROKER_CORE, CLIENT_CORE, ProcessBroker, pinned
+from bench.clients import ClientError, expect_ready, say
+from bench.raw import Client
+from bench.results import KAFKA, OURS, Metric, Sample
+
+NAME = "b5"
+METRICS = (
+    Metric("mrow_s", "Mrow/s"),
+    Metric("mrow_cpu_s", "Mrow/cpu-s"),
+    Metric("times_confluent", "x"),
+    Metric("cpu_times_confluent", "x per CPU second"),
+    Metric("times_kafkars", "x"),
+    Metric("times_aiokafka", "x"),
+    Metric("of_unordered", "x"),
+    Metric("first_s", "s to the first records", more_is_better=False),
+    Metric("grown_mb", "MB", more_is_better=False),
+    Metric("of_bound", "x of the bound", more_is_better=False),
+)
+OURS_NAMES = ("unordered", "ordered")
+PEERS = ("confluent", "aiokafka", "kafkars")
+BEHIND_MS = 6 * 3_600_000
+HELD_BYTES = 64 << 20
+READ_TIMEOUT_S = 400.0
+SLOW_ROWS = 1_000_000
+"""What libraries below a million rows a second are given, so that a round ends."""
+
+_numbers = itertools.count()
+
+
+def cells(*, quick: bool) -> list[TopicShape]:
+    """The topics to read."""
+    small, large = (2_000_000, 400_000) if quick else (10_000_000, 2_000_000)
+    found = [TopicShape(small, 64, 100), TopicShape(large, 64, 1_024, batch_bytes=100_000)]
+    if not quick:
+        found += [
+            TopicShape(small, 1, 100),
+            TopicShape(small, 1_000, 100),
+            TopicShape(small, 64, 100, "lz4"),
+            TopicShape(small, 64, 100, "zstd"),
+            TopicShape(small, 64, 100, batch_bytes=900_000),
+            TopicShape(large, 64, 1_024, "lz4", batch_bytes=100_000),
+        ]
+    return found
+
+
+def run(arena: Arena) -> None:
+    """Measure every cell on Apache Kafka, or on our broker where there is none."""
+    arm = next((one for one in arena.arms if one.name == KAFKA), arena.arms[0])
+    rounds = 1 if arena.scale.quick else 3
+    with arena.folder() as folder:
+        broker = arm.launch(folder / "broker", BROKER_CORE)
+        try:
+            broker.wait_ready()
+            for shape in cells(quick=arena.scale.quick):
+                with filled(broker, shape) as topic:
+                    for number in range(rounds):
+                        compete(arena, broker, topic, shape, number)
+            behind(arena, broker)
+        finally:
+            broker.stop()
+
+
+@contextmanager
+def filled(broker: ProcessBroker, shape: TopicShape) -> Iterator[str]:
+    """Lend a topic of this shape."""
+    topic = f"arrow-{next(_numbers)}"
+    fill(broker.port, topic, shape)
+    try:
+        yield topic
+    finally:
+        with Client(broker.port) as client:
+            client.delete_topic(topic)
+
+
+def compete(
+    arena: Arena, broker: ProcessBroker, topic: str, shape: TopicShape, number: int
+) -> None:
+    """Let every library read the topic once."""
+    found: dict[str, dict[str, float]] = {}
+    cell = f"{shape.record_bytes} B, {shape.codec}, {shape.partitions} partitions"
+    cell += f", batches of {shape.batch_bytes:,}"
+    for library in (*PEERS, *OURS_NAMES):
+        if library in PEERS and importlib.util.find_spec(MODULES[library]) is None:
+            print(f"{library} is not installed")
+            continue
+        rows = shape.records if library in OURS_NAMES else min(shape.records, SLOW_ROWS)
+        outcome = read(broker, ReadJob(library, broker.bootstrap, topic, shape.partitions, rows))
+        if library == "ordered" and outcome.disorder:
+            raise ClientError(f"{outcome.disorder} records came too late in {cell}")
+        values = {
+            "mrow_s": outcome.counted / outcome.seconds / 1e6,
+            "mrow_cpu_s": outcome.counted / outcome.cpu_seconds / 1e6,
+            "first_s": outcome.first_s,
+        }
+        found[library] = dict(values)
+        if library in OURS_NAMES:
+            values |= compared(library, found)
+        arena.recorder.add(Sample(NAME, f"{cell}: {library}", OURS, number, values))
+
+
+def compared(library: str, found: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """One of ours by the others of the same round."""
+    mine = found[library]
+    values = {
+        f"times_{peer}": mine["mrow_s"] / found[peer]["mrow_s"] for peer in PEERS if peer in found
+    }
+    if "confluent" in found:
+        values["cpu_times_confluent"] = mine["mrow_cpu_s"] / found["confluent"]["mrow_cpu_s"]
+    if library == "ordered":
+        values["of_unordered"] = mine["mrow_s"] / found["unordered"]["mrow_s"]
+    return values
+
+
+def behind(arena: Arena, broker: ProcessBroker) -> None:
+    """Read a topic whose last partition is hours behind, within a bound of memory."""
+    records = 2_000_000 if arena.scale.quick else 10_000_000
+    shape = TopicShape(records, 64, 100, behind_ms=BEHIND_MS)
+    with filled(broker, shape) as topic:
+        job = ReadJob(
+            "ordered", broker.bootstrap, topic, shape.partitions, records, held_bytes=HELD_BYTES
+        )
+        outcome = read(broker, job)
+    if outcome.disorder:
+        raise ClientError(f"{outcome.disorder} records came too late behind")
+    values = {
+        "mrow_s": outcome.counted / outcome.seconds / 1e6,
+        "grown_mb": outcome.resident_mb,
+        "of_bound": outcome.resident_mb / (HELD_BYTES / 1e6),
+    }
+    cell = f"one partition of 64 six hours behind, bound {HELD_BYTES >> 20} MiB"
+    arena.recorder.add(Sample(NAME, cell, OURS, 0, values))
+
+
+MODULES = {"confluent": "confluent_kafka", "aiokafka": "aiokafka", "kafkars": "kafkars"}
+
+
+def read(broker: ProcessBroker, job: ReadJob) -> ReadOutcome:
+    """Run one library in a process of its own."""
+    process = subprocess.Popen(
+        pinned([sys.executable, "-m", "bench.arrow_clients"], CLIENT_CORE),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        say(process, msgspec.json.encode(job).decode())
+        expect_ready(process)
+        printed, _ = process.communicate("go\n", timeout=READ_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        raise ClientError(f"{job.library} did not end in {READ_TIMEOUT_S:.0f} s") from None
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+    outcome = msgspec.json.decode(printed, type=ReadOutcome)
+    if outcome.records < job.records:
+        told = f"{job.library} stopped after {outcome.records:,} of {job.records:,} records"
+        if job.library in OURS_NAMES:
+            raise ClientError(told)
+        print(f"  {told}")
+    if not broker.is_alive():
+        raise ClientError("the broker died")
+    return outcome

@@ -1,0 +1,145 @@
+"""What a consumer is made of, and its one step: take in what came, give out what may go.
+
+Rules: one lock guards the reader's state, and is held for a step, never while waiting. `close` ends
+both threads; also when the consumer could not be made, none is left.
+"""
+
+import asyncio
+import threading
+import weakref
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from lakelog.client.arrivals import Arrivals, Joined
+from lakelog.client.decoding import Tally
+from lakelog.client.engine import Engine
+from lakelog.client.failures import Closed
+from lakelog.client.loop_thread import LoopThread
+from lakelog.client.offsets import check_policies
+from lakelog.client.options import ConsumerOptions
+from lakelog.client.position import Snapshot
+from lakelog.client.reader import Reader, ReaderOptions
+from lakelog.client.release import Rule
+from lakelog.client.rows import MessageRows
+from lakelog.client.settings import ClientSettings
+from lakelog.client.source_topic import SourceTopic
+from lakelog.clock import Clock, SystemEntropy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class ConsumerCore:
+    """The threads, the reader and the engine of one consumer."""
+
+    def __init__(
+        self,
+        config: Mapping[str, object],
+        source: tuple[SourceTopic, ...] | Snapshot,
+        options: ConsumerOptions,
+        clock: Clock,
+    ) -> None:
+        self.settings = ClientSettings.parse(config)
+        if not isinstance(source, Snapshot):
+            check_policies(source, self.settings.group_id)
+        self.options = options
+        self.clock = clock
+        self.turn = threading.Lock()
+        self.is_closed = False
+        self.polls = 0
+        self.arrivals = Arrivals()
+        self._tally = Tally()
+        self.reader = Reader(
+            ReaderOptions(
+                rule=Rule(options.cutoff_ms, options.out_of_order_ms),
+                is_ordered=options.ordered,
+                idle_ms_max=options.max_idle_ms,
+            ),
+            self._tally,
+        )
+        names = self.reader.names
+        self.rows = MessageRows(names, views=options.views, headers=options.headers)
+        self.thread = LoopThread("lakelog-consumer")
+        try:
+            self.engine, joined = self.thread.run(self._open(source))
+        except BaseException:
+            self.thread.close()
+            raise
+        # Whoever forgets to close is forgiven, also at the interpreter's exit.
+        self._finalizer = weakref.finalize(self, _end, self.thread, self.engine)
+        self.reader.take_in(joined)
+        self._tell_engine()
+
+    async def _open(
+        self, source: tuple[SourceTopic, ...] | Snapshot
+    ) -> tuple[Engine, list[Joined]]:
+        engine = Engine(
+            self.settings,
+            self.options,
+            self.arrivals,
+            self._tally,
+            clock=self.clock,
+            entropy=SystemEntropy(),
+        )
+        try:
+            if isinstance(source, Snapshot):
+                return engine, await engine.restore(source)
+            return engine, await engine.open(source)
+        except BaseException:
+            await engine.close()
+            raise
+
+    def step(self) -> "pa.RecordBatch | None":
+        """The next rows that may go, if any; raises what went wrong."""
+        with self.turn:
+            if self.is_closed:
+                raise Closed("the consumer is closed")
+            self.polls += 1
+            reader = self.reader
+            reader.take_in(self.arrivals.drain())
+            reader.find_idle(self.clock.monotonic_s())
+            failure = reader.first_failure()
+            if failure is not None:
+                raise failure.with_traceback(None)
+            taken = reader.release(self.options.batch_size)
+            self._tell_engine()
+            return None if taken is None else self.rows.build(taken)
+
+    def _tell_engine(self) -> None:
+        """Let the loop know what it should: who is not waited for any more, and of room."""
+        news = self.reader.news
+        if news:
+            self.reader.news = {}
+            self.thread.call(self.engine.await_no_more, news, is_primed=self.reader.is_primed)
+        elif self.engine.flow.is_full:
+            self.thread.call(self.engine.wake)
+
+    def close(self) -> None:
+        """End everything; again is allowed."""
+        with self.turn:
+            if self.is_closed:
+                return
+            self.is_closed = True
+        self.arrivals.close()
+        self._finalizer()
+
+
+def _end(thread: LoopThread, engine: Engine) -> None:
+    """Hang up and end both threads, from any thread: the collector runs on any."""
+    if _is_on(thread):
+        threading.Thread(target=_end, args=(thread, engine), name="lakelog-close").start()
+        return
+    try:
+        thread.run(engine.close())
+    except Closed:
+        return  # a forked child: the threads are its parent's
+    finally:
+        engine.close_decoder()
+        thread.close()
+
+
+def _is_on(thread: LoopThread) -> bool:
+    try:
+        return asyncio.get_running_loop() is thread.loop
+    except RuntimeError:
+        return False

@@ -1,0 +1,272 @@
+"""The part of a consumer that lives on the loop: found offsets, fetches, upkeep and decoding.
+
+Rules: it is made, used and closed on one loop, but for `seek`, `wake` and the like, which the loop
+is told to call. Offsets are all found before the first fetch, so that the end of every partition
+is the one it had when the consumer was made. Whatever fails while it opens, nothing is left.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from lakelog.client.arrivals import Arrivals, Event, Failed, Joined
+from lakelog.client.cluster import Cluster
+from lakelog.client.commits import commit, load_committed
+from lakelog.client.deadline import Deadline
+from lakelog.client.decoding import Decoded, DecodeOptions, Decoder, Slice, Tally
+from lakelog.client.failures import BadConfig, ClientFailure
+from lakelog.client.fetching import Fetching
+from lakelog.client.flow import MIB, Flow, FlowLimits
+from lakelog.client.metadata import PartitionView, TopicView
+from lakelog.client.offsets import (
+    Span,
+    StartPlan,
+    TopicPartition,
+    find_ends,
+    find_times,
+    find_topics,
+    start_offset,
+)
+from lakelog.client.options import ConsumerOptions
+from lakelog.client.partitions import Partition
+from lakelog.client.position import PartitionSnapshot, Snapshot
+from lakelog.client.settings import ClientSettings
+from lakelog.client.source_topic import COMMITTED, SourceTopic
+from lakelog.client.upkeep import Upkeep
+from lakelog.clock import Clock, Entropy, Tasks
+
+REQUEST_BYTES: Final = 4 * MIB
+"""Of one request: small enough that it is decoded while the next one comes."""
+
+
+class Engine:
+    """Reads all partitions of some topics into `arrivals`."""
+
+    def __init__(
+        self,
+        settings: ClientSettings,
+        options: ConsumerOptions,
+        arrivals: Arrivals,
+        tally: Tally,
+        *,
+        clock: Clock,
+        entropy: Entropy,
+    ) -> None:
+        self._settings = settings
+        self._options = options
+        self._clock = clock
+        self._tasks = Tasks()
+        self._cluster = Cluster(settings, clock=clock, entropy=entropy)
+        self.flow = Flow(
+            FlowLimits(
+                bytes_max=options.max_held_bytes,
+                rows_max=options.rows_max(1),
+                request_bytes=min(REQUEST_BYTES, settings.fetch_max_bytes),
+                partition_bytes=settings.max_partition_fetch_bytes,
+                is_ordered=options.ordered,
+            )
+        )
+        self._decode_options = DecodeOptions(options.ordered, settings.check_crcs)
+        self._arrivals = arrivals
+        self._tally = tally
+        self._decoder: Decoder | None = None
+        self.fetching = Fetching(self._cluster, self.flow, tally, self._put, self._spawn)
+        self.upkeep: Upkeep | None = None
+
+    # The beginning and the end.
+
+    async def open(self, topics: tuple[SourceTopic, ...]) -> list[Joined]:
+        """Find where every partition begins and ends, and begin to read."""
+        deadline = self._deadline()
+        views = await self._find_cluster([topic.name for topic in topics], deadline)
+        places = _places(views.values())
+        ends, times, commits = await asyncio.gather(
+            find_ends(self._cluster, places, deadline),
+            find_times(self._cluster, topics, places, self._clock.now_ms(), deadline),
+            self._find_commits(topics, places, deadline),
+        )
+        policies = {topic.name: topic.policy for topic in topics}
+        reset = self._settings.auto_offset_reset
+        joined = []
+        for place in places:
+            policy, log = policies[place.topic], ends[place]
+            found = commits.get(place) if policy == COMMITTED else times.get(place)
+            start = start_offset(StartPlan(place, policy, log, found, reset))
+            partition = self._partition(place, views, start)
+            partition.end = log.end
+            joined.append(Joined(partition, Span(start, log.end), start))
+        self._begin(joined, views)
+        return joined
+
+    async def restore(self, snapshot: Snapshot) -> list[Joined]:
+        """Go on from where another consumer was."""
+        deadline = self._deadline()
+        names = sorted({each.topic for each in snapshot.partitions})
+        views = await self._find_cluster(names, deadline)
+        places = _places(views.values())
+        ends = await find_ends(self._cluster, places, deadline)
+        known = {TopicPartition(each.topic, each.partition): each for each in snapshot.partitions}
+        gone = sorted(set(known) - set(places))
+        if gone and not self._is_other(views[gone[0].topic], known[gone[0]]):
+            raise BadConfig("snapshot", f"the cluster has no {gone[0]}")
+        joined = []
+        for place in places:
+            each = known.get(place)
+            if each is None or self._is_other(views[place.topic], each):
+                log = ends[place]
+                partition = self._partition(place, views, log.start)
+                joined.append(Joined(partition, Span(log.start, log.start), log.start))
+            else:
+                partition = self._partition(place, views, each.next_offset)
+                partition.released = each.released
+                span = Span(each.start, each.end)
+                joined.append(Joined(partition, span, each.next_offset))
+            partition.end = ends[place].end
+        self._begin(joined, views)
+        return joined
+
+    async def close(self) -> None:
+        """Stop reading and hang up."""
+        self.fetching.close()
+        await self._cluster.close()
+        await self._tasks.close()
+
+    def close_decoder(self) -> None:
+        """End the decoder's thread; from any thread but the loop's."""
+        if self._decoder is not None:
+            self._decoder.close()
+
+    # What the reader asks for.
+
+    def wake(self) -> None:
+        """The reader made room, or is hungry."""
+        self.fetching.pump()
+
+    async def seek(self, offsets: Mapping[int, int]) -> dict[int, int]:
+        """Read partitions from these offsets; returns the versions of what comes then."""
+        versions = {}
+        for index, offset in offsets.items():
+            partition = self.fetching.partitions[index]
+            partition.jump(offset)
+            partition.healed()
+            partition.released = ()
+            partition.corrupt_offset = None
+            partition.waiting_since_s = None
+            self.flow.resume(index, forget=True)
+            versions[index] = partition.version
+        self.fetching.pump()
+        return versions
+
+    def await_no_more(self, changes: Mapping[int, bool], *, is_primed: bool) -> None:
+        """Whether the reader waits for these partitions; and whether it waits for any at all."""
+        for index, is_waited_for in changes.items():
+            if index in self.fetching.partitions:
+                self.flow.wait_for(index, is_waited_for=is_waited_for)
+        if is_primed:
+            self.flow.end_priming()
+        self.fetching.pump()
+
+    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit offsets to the group."""
+        await commit(self._cluster, self._settings.group_id, offsets, self._deadline())
+
+    async def committed(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """What the group committed of these partitions."""
+        group_id = self._settings.group_id
+        return await load_committed(self._cluster, group_id, places, self._deadline())
+
+    # Inside.
+
+    async def _find_cluster(self, names: list[str], deadline: Deadline) -> dict[str, TopicView]:
+        await self._cluster.start(timeout_s=deadline.left_s())
+        return await find_topics(self._cluster, names, deadline)
+
+    async def _find_commits(
+        self,
+        topics: Iterable[SourceTopic],
+        places: Iterable[TopicPartition],
+        deadline: Deadline,
+    ) -> dict[TopicPartition, int]:
+        committed = {topic.name for topic in topics if topic.policy == COMMITTED}
+        wanted = [place for place in places if place.topic in committed]
+        if not wanted:
+            return {}
+        return await load_committed(self._cluster, self._settings.group_id, wanted, deadline)
+
+    def _partition(
+        self, place: TopicPartition, views: Mapping[str, TopicView], position: int
+    ) -> Partition:
+        if self.upkeep is None:
+            self.upkeep = Upkeep(
+                self._cluster, self.fetching, self.flow, self._put, tuple(sorted(views))
+            )
+            self.fetching.watch = self.upkeep
+        return Partition(self.upkeep.index(place), place, views[place.topic].topic_id, position)
+
+    def _begin(self, joined: list[Joined], views: Mapping[str, TopicView]) -> None:
+        """Read all partitions from now on."""
+        assert self.upkeep is not None, "made with the first partition"
+        loop = asyncio.get_running_loop()
+
+        def report(done: Decoded) -> None:
+            try:
+                loop.call_soon_threadsafe(self.fetching.decoded, done)
+            except RuntimeError:
+                return  # the loop is closed, and nobody asks any more
+
+        self._decoder = Decoder(self._decode_options, self._arrivals, self._tally, report)
+        rows_max = self._options.rows_max(len(joined))
+        self.flow.limits = replace(self.flow.limits, rows_max=rows_max)
+        loop.set_exception_handler(self._on_bug)
+        self._spawn(self.upkeep.run())
+        for each in joined:
+            view = _view(views, each.partition.place)
+            waits = each.position < each.span.end
+            self.upkeep.adopt(each.partition, view, is_waited_for=waits)
+        self.fetching.pump()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something beside; if it ends by a bug, the reader hears of it."""
+        self._tasks.spawn(self._guard(work), name="lakelog-consumer")
+
+    async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except Exception as bug:  # noqa: BLE001 - told instead of dying in silence
+            self._tell_bug(bug)
+
+    def _on_bug(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        bug = context.get("exception")
+        if isinstance(bug, Exception):
+            self._tell_bug(bug)
+        else:
+            loop.default_exception_handler(context)
+
+    def _tell_bug(self, bug: Exception) -> None:
+        failure = ClientFailure(f"the consumer is broken: {bug!r}")
+        failure.__cause__ = bug
+        self._arrivals.put([Failed(failure)])
+
+    def _put(self, work: "list[Slice | Event] | list[Slice] | list[Event]") -> None:
+        if self._decoder is not None:
+            self._decoder.put([*work])
+
+    def _is_other(self, view: TopicView, snapshot: PartitionSnapshot) -> bool:
+        """Whether the topic was made again since."""
+        known = bytes.fromhex(snapshot.topic_id)
+        return view.has_id and any(known) and known != view.topic_id
+
+    def _deadline(self) -> Deadline:
+        return Deadline(self._clock, self._settings.default_api_timeout_ms / 1000)
+
+
+def _places(views: Iterable[TopicView]) -> list[TopicPartition]:
+    return sorted(
+        TopicPartition(view.name, each.partition) for view in views for each in view.partitions
+    )
+
+
+def _view(views: Mapping[str, TopicView], place: TopicPartition) -> PartitionView:
+    (found,) = (each for each in views[place.topic].partitions if each.partition == place.partition)
+    return found

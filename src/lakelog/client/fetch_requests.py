@@ -1,0 +1,71 @@
+"""A planned request as a Fetch message. Pure.
+
+Versions 4 to the newest, without a session: a consumer whose partitions change with every request
+would pay for one. From version 13 on topics are known by their ids alone; a cluster that gives
+them none is asked in version 12.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from lakelog.client.flow import Ask
+from lakelog.client.partitions import Partition
+from lakelog.client.settings import ClientSettings
+from lakelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+
+TOPIC_ID_VERSION: Final = 13
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sent:
+    """One partition's part of a request that is under way."""
+
+    partition: Partition
+    version: int
+    position: int
+    bytes_max: int
+
+
+InFlight: TypeAlias = dict[tuple[bytes | str, int], Sent]
+"""The parts of one request, by topic id or name, and partition."""
+
+
+def has_ids(ask: Ask, partitions: Mapping[int, Partition]) -> bool:
+    """Whether all topics of a request have an id."""
+    return all(any(partitions[share.index].topic_id) for share in ask.shares)
+
+
+def build_request(
+    ask: Ask, partitions: Mapping[int, Partition], settings: ClientSettings, *, version: int
+) -> tuple[FetchRequest, InFlight]:
+    """The message, and what is under way with it."""
+    topics: dict[bytes | str, list[FetchPartition]] = {}
+    sent: InFlight = {}
+    for share in ask.shares:
+        each = partitions[share.index]
+        key = each.topic_id if version >= TOPIC_ID_VERSION else each.place.topic
+        topics.setdefault(key, []).append(
+            FetchPartition(
+                partition=each.place.partition,
+                current_leader_epoch=each.leader_epoch if each.replica is None else -1,
+                fetch_offset=each.position,
+                partition_max_bytes=share.bytes_max,
+            )
+        )
+        sent[key, each.place.partition] = Sent(each, each.version, each.position, share.bytes_max)
+    request = FetchRequest(
+        max_wait_ms=settings.fetch_wait_max_ms if ask.is_waiting else 0,
+        min_bytes=settings.fetch_min_bytes if ask.is_waiting else 1,
+        max_bytes=min(ask.bytes_max, settings.fetch_max_bytes),
+        isolation_level=int(settings.is_read_committed),
+        topics=tuple(_topic(key, each) for key, each in topics.items()),
+        rack_id=settings.client_rack,
+    )
+    return request, sent
+
+
+def _topic(key: bytes | str, partitions: list[FetchPartition]) -> FetchTopic:
+    if isinstance(key, str):
+        return FetchTopic(topic=key, partitions=tuple(partitions))
+    return FetchTopic(topic_id=key, partitions=tuple(partitions))

@@ -1,0 +1,364 @@
+"""The fetches: requests to all leaders at once, and what their answers mean.
+
+Rules:
+
+- It runs on one loop, and nothing here waits: `pump` sends what the flow allows, an answer moves
+  positions on and asks for more before anybody has decoded it.
+- A position moves only by whole batches that were received. When a connection breaks, the same
+  position is asked for again; when a partition jumps, answers to what was asked before are dropped.
+- What a repeat can heal is left to the watch, which learns new metadata; what it cannot is told to
+  the reader.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final, Protocol
+
+from lakelog.client.arrivals import Stuck
+from lakelog.client.cluster import Cluster
+from lakelog.client.connection import Connection
+from lakelog.client.decoding import Decoded, Slice, Tally, Work
+from lakelog.client.failures import BrokerError, ClientFailure, Closed, CorruptBatch
+from lakelog.client.fetch_requests import (
+    TOPIC_ID_VERSION,
+    InFlight,
+    Sent,
+    build_request,
+    has_ids,
+)
+from lakelog.client.flow import Ask, Flow, Hunger, Usage
+from lakelog.client.partitions import Partition
+from lakelog.model.errors import RETRIABLE, ErrorCode
+from lakelog.records.fetched_batches import FetchedBatches, walk_batches
+from lakelog.records.header import BatchError
+from lakelog.wire.apis import ApiKey
+from lakelog.wire.messages.fetch import FetchPartitionData, FetchResponse
+
+NO_REPLICA: Final = -1
+
+SHARED_BY_MAX: Final = 16
+"""An answer of more partitions than this is not kept for the rows of some of them."""
+
+
+class Watch(Protocol):
+    """Who deals with what fetching cannot; the partition is stopped before it is told."""
+
+    def trouble(self, partition: Partition, failure: ClientFailure) -> None:
+        """New metadata may heal this."""
+
+    def out_of_range(self, partition: Partition) -> None:
+        """The position is not in the log."""
+
+    def give_up(self, partition: Partition, failure: ClientFailure) -> None:
+        """Nothing heals this."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """What happened to fetches, so far."""
+
+    fetches: int = 0
+    fetches_failed: int = 0
+    bytes_received: int = 0
+    batches_refetched: int = 0
+
+
+class _Leader:
+    """One broker that partitions are read from."""
+
+    __slots__ = ("connection", "is_connecting", "node_id", "timer")
+
+    def __init__(self, node_id: int) -> None:
+        self.node_id = node_id
+        self.connection: Connection | None = None
+        self.is_connecting = False
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class Fetching:
+    """The fetches of one consumer; `watch` is set before the first partition is placed."""
+
+    watch: Watch
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        flow: Flow,
+        tally: Tally,
+        decode: Callable[[Work], None],
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self.counts = Counts()
+        self.partitions: dict[int, Partition] = {}
+        self._cluster = cluster
+        self._flow = flow
+        self._tally = tally
+        self._decode = decode
+        self._spawn = spawn
+        self._leaders: dict[int, _Leader] = {}
+        self._is_closed = False
+
+    # What is read.
+
+    def add(self, partition: Partition, *, is_waited_for: bool) -> None:
+        """Read this partition as well, once it is placed."""
+        self.partitions[partition.index] = partition
+        self._flow.add(partition.index, is_waited_for=is_waited_for)
+
+    def remove(self, partition: Partition) -> None:
+        """Read this partition no more."""
+        del self.partitions[partition.index]
+        partition.version += 1
+        self._flow.remove(partition.index)
+
+    def place(self, partition: Partition, node_id: int | None) -> None:
+        """Read a partition from this broker."""
+        self._flow.place(partition.index, node_id)
+        if node_id is not None and node_id not in self._leaders:
+            self._leaders[node_id] = _Leader(node_id)
+
+    def close(self) -> None:
+        """Send nothing more."""
+        self._is_closed = True
+        for leader in self._leaders.values():
+            if leader.timer is not None:
+                leader.timer.cancel()
+
+    # Out.
+
+    def pump(self) -> None:
+        """Send whatever may be sent now."""
+        for leader in tuple(self._leaders.values()):
+            self._pump(leader)
+
+    def _pump(self, leader: _Leader) -> None:
+        if self._is_closed:
+            return
+        connection = leader.connection
+        if connection is None or not connection.is_open:
+            self._connect(leader)
+            return
+        while (ask := self._plan(leader)) is not None:
+            self._send(leader, connection, ask)
+        self._set_timer(leader)
+
+    def _plan(self, leader: _Leader) -> Ask | None:
+        while True:
+            tally, now_s = self._tally, self._cluster.clock.monotonic_s()
+            hunger = tally.hunger
+            usage = Usage(held_bytes=tally.held_bytes(), held_rows=tally.held_rows(), hunger=hunger)
+            ask = self._flow.plan(leader.node_id, usage, now_s)
+            if ask is not None and ask.is_for_hunger:
+                tally.hunger = Hunger.FED  # one request for each time that the reader has nothing
+            elif self._flow.is_stuck:
+                tally.hunger = Hunger.FED
+                self._decode([Stuck()])
+            if ask is not None or hunger >= tally.hunger:
+                return ask
+            # The reader became hungry meanwhile, perhaps before it could see that we paused.
+
+    def _send(self, leader: _Leader, connection: Connection, ask: Ask) -> None:
+        newest = None if has_ids(ask, self.partitions) else TOPIC_ID_VERSION - 1
+        version = connection.version(ApiKey.FETCH, newest)
+        request, sent = build_request(ask, self.partitions, self._cluster.settings, version=version)
+        now_s = self._cluster.clock.monotonic_s()
+        for each in sent.values():
+            if each.partition.waiting_since_s is None:
+                each.partition.waiting_since_s = now_s
+        future = connection.send(request, FetchResponse, version=version)
+        future.add_done_callback(partial(self._ended, leader, connection, ask, sent))
+
+    def _set_timer(self, leader: _Leader) -> None:
+        """Look again when partitions at their end are due, if nothing else happens before."""
+        due_s = self._flow.tail_due_s(leader.node_id)
+        if due_s is not None and leader.timer is None:
+            delay_s = max(0.0, due_s - self._cluster.clock.monotonic_s())
+            loop = asyncio.get_running_loop()
+            leader.timer = loop.call_later(delay_s, self._on_timer, leader)
+
+    def _on_timer(self, leader: _Leader) -> None:
+        leader.timer = None
+        self._pump(leader)
+
+    def _connect(self, leader: _Leader) -> None:
+        if not leader.is_connecting and self._flow.serves(leader.node_id):
+            leader.is_connecting = True
+            self._spawn(self._connect_to(leader))
+
+    async def _connect_to(self, leader: _Leader) -> None:
+        try:
+            connection = await self._cluster.connection(leader.node_id)
+            connection.version(ApiKey.FETCH)
+        except Closed:
+            return
+        except ClientFailure as failure:
+            self._lost(leader, failure)
+        else:
+            leader.connection = connection
+        finally:
+            leader.is_connecting = False
+        if leader.connection is not None:
+            self._pump(leader)
+
+    def _lost(self, leader: _Leader, failure: ClientFailure) -> None:
+        """A broker cannot be reached: all its partitions hear of it."""
+        for partition in tuple(self.partitions.values()):
+            if self._flow.leader(partition.index) == leader.node_id:
+                self._trouble(partition, failure)
+
+    # In.
+
+    def _ended(
+        self,
+        leader: _Leader,
+        connection: Connection,
+        ask: Ask,
+        sent: InFlight,
+        future: "asyncio.Future[FetchResponse]",
+    ) -> None:
+        """A request has its answer, or will never have one."""
+        if self._is_closed or future.cancelled():
+            return
+        self.counts.fetches += 1
+        failure = future.exception()
+        work: Work = []
+        if failure is None:
+            self._take(future.result(), sent, work)
+        for each in sent.values():  # what the answer does not speak of
+            self._flow.unanswered(each.partition.index)
+        wire_bytes = sum(len(each.records) for each in work if isinstance(each, Slice))
+        self.counts.bytes_received += wire_bytes
+        self._flow.closed(leader.node_id, ask, wire_bytes)
+        if work:
+            self._decode(work)
+        if failure is not None:
+            self.counts.fetches_failed += 1
+            assert isinstance(failure, ClientFailure), failure
+            if leader.connection is connection:
+                leader.connection = None
+                self._lost(leader, failure)
+        self._pump(leader)
+
+    def _take(self, answer: FetchResponse, sent: InFlight, work: Work) -> None:
+        """Move on by an answer, and take what it speaks of out of `sent`."""
+        is_crowded = self._flow.is_priming and len(sent) > SHARED_BY_MAX
+        for topic in answer.responses:
+            for data in topic.partitions:
+                key = topic.topic or bytes(topic.topic_id)
+                each = sent.pop((key, data.partition_index), None)
+                if each is None:
+                    continue
+                partition = each.partition
+                if each.version != partition.version:
+                    self._flow.unanswered(partition.index)
+                    continue
+                assert each.position == partition.position, "it was asked for twice"
+                found = self._take_partition(each, data)
+                if found is not None:
+                    work.append(replace(found, is_copied=True) if is_crowded else found)
+        if answer.error_code:
+            failure = BrokerError(answer.error_code, "Fetch")
+            for each in sent.values():
+                self._trouble(each.partition, failure)
+
+    def _take_partition(self, each: Sent, data: FetchPartitionData) -> Slice | None:
+        partition = each.partition
+        if data.error_code:
+            self._flow.unanswered(partition.index)
+            self._take_error(partition, data.error_code)
+            return None
+        partition.healed()
+        is_committed = self._cluster.settings.is_read_committed
+        partition.log_start = data.log_start_offset
+        partition.end = data.last_stable_offset if is_committed else data.high_watermark
+        if data.preferred_read_replica != NO_REPLICA:
+            partition.replica = data.preferred_read_replica
+            self.place(partition, data.preferred_read_replica)
+        assert not isinstance(data.records, str)
+        records = memoryview(data.records or b"")  # type: ignore[arg-type]  # decoded: one buffer
+        try:
+            batches = walk_batches(records)
+        except BatchError:
+            self._flow.unanswered(partition.index)
+            self._corrupt(partition, partition.position)
+            return None
+        return self._move(each, records, batches, data)
+
+    def _move(
+        self, each: Sent, records: memoryview, batches: FetchedBatches, data: FetchPartitionData
+    ) -> Slice | None:
+        """Advance a partition by the whole batches that came."""
+        partition, position = each.partition, each.position
+        next_offset = batches.next_offset(position)
+        if len(batches) and next_offset <= position:
+            self._flow.unanswered(partition.index)
+            self._corrupt(partition, position)
+            return None
+        partition.position = next_offset
+        is_behind = partition.end is not None and next_offset < partition.end
+        if not len(batches):
+            if batches.is_cut or is_behind:
+                self._flow.too_small(partition.index, each.bytes_max, is_certain=batches.is_cut)
+            self._flow.answered_empty(partition.index, is_behind=is_behind)
+            return None
+        partition.waiting_since_s = None
+        self._flow.answered(
+            partition.index,
+            frontier_ms=int(batches.max_timestamps_ms[-1]),
+            wire_bytes=len(records),
+            batch_bytes=int((batches.ends - batches.starts).max()),
+            is_behind=is_behind,
+        )
+        aborted = tuple(
+            (one.producer_id, one.first_offset) for one in data.aborted_transactions or ()
+        )
+        return Slice(
+            partition,
+            each.version,
+            position,
+            next_offset,
+            records,
+            batches,
+            aborted,
+            is_copied=self._flow.is_ahead(partition.index),
+        )
+
+    def _take_error(self, partition: Partition, code: int) -> None:
+        failure = BrokerError(code, f"{partition.place}")
+        is_gone = code == ErrorCode.OFFSET_OUT_OF_RANGE
+        if is_gone and partition.replica is None:
+            self._flow.stop(partition.index)
+            self.watch.out_of_range(partition)
+        elif is_gone or code in RETRIABLE or code == ErrorCode.UNKNOWN_SERVER_ERROR:
+            self._trouble(partition, failure)
+        else:
+            self._flow.stop(partition.index)
+            self.watch.give_up(partition, failure)
+
+    def _trouble(self, partition: Partition, failure: ClientFailure) -> None:
+        partition.replica = None
+        self._flow.stop(partition.index)
+        self.watch.trouble(partition, failure)
+
+    # Decoded.
+
+    def decoded(self, done: Decoded) -> None:
+        """The decoder is through with an answer."""
+        self._flow.decoded(done.wire_bytes, memory_bytes=done.memory_bytes, rows=done.rows)
+        for each, offset in done.corrupt:
+            if each.partition.version == each.version:
+                self._corrupt(each.partition, offset)
+        self.pump()
+
+    def _corrupt(self, partition: Partition, offset: int) -> None:
+        """A batch is not what was written: ask once more, for it may be the way that broke it."""
+        partition.jump(offset)
+        if partition.corrupt_offset == offset:
+            self._flow.stop(partition.index)
+            place = partition.place
+            self.watch.give_up(partition, CorruptBatch(place.topic, place.partition, offset))
+            return
+        self.counts.batches_refetched += 1
+        partition.corrupt_offset = offset

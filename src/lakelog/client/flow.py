@@ -1,0 +1,384 @@
+"""Which partitions to ask next, for how much, and which have to wait: memory and order decide.
+
+Rules:
+
+- What is held, under way and being decoded stays below the limits. Bytes on the wire are converted
+  by what earlier answers became in memory, so compression is accounted for.
+- While history is read in order, the partition whose time is least comes first, those that have
+  shown no record yet before all: what is held waits for them. Only two thirds of the limits are
+  used so. When they are, all pause. The last third is for a reader with nothing to give out
+  (HUNGRY), while nothing is under way that could help: the least partition is asked then, and
+  those that are hardly further. When it is used up too, the flow `is_stuck`: the reader gives out
+  what it can, and if it can nothing (STARVING) the least is asked alone, beyond the limits. So
+  nothing waits for ever, and nothing is fetched for a reader that does not read.
+- A partition takes part in one request at a time. Those at their end ride along with the others,
+  or, if all of a leader's are there, share one request that the broker keeps until records come.
+- No clock and no I/O: the caller says what time it is and sends what is planned.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from lakelog.client.lanes import Lane, Lanes, LeaderLanes
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+
+CHUNK_BYTES_MIN: Final = 64 * KIB
+BATCH_BYTES_MAX: Final = 128 * MIB
+"""Nobody writes larger batches; a partition is asked for no more at a time."""
+
+RESERVED_PART: Final = 3
+"""A third of the limits is kept for a hungry reader."""
+
+CHUNKS: Final = 2
+"""Two chunks of every partition would fill the limits: smaller ones cost more than they help.
+
+A partition's chunk is as large as its part of the bytes, so that chunks hold about the same time:
+one with few records would else be read far ahead, and its rows fill the memory.
+"""
+
+ENOUGH_PART: Final = 6
+"""A request is sent when a sixth of the limits is free, or the bytes of a whole request."""
+
+REQUESTS_MAX: Final = 3
+"""Requests at one leader at a time: one is sent, one received, one decoded."""
+
+TAIL_PAUSE_S: Final = 0.02
+"""Partitions at their end are asked again after this long, while others still catch up."""
+
+MEMORY_PER_WIRE: Final = 2.0
+ROWS_PER_WIRE: Final = 0.02
+"""What a byte becomes, until answers tell: nothing is known of compression then."""
+
+_WEIGHT_OF_THE_PAST: Final = 0.9
+_FIRST_WIRE_BYTES: Final = 64 * KIB
+
+
+class Hunger(IntEnum):
+    """What the reader has to give out."""
+
+    FED = 0
+    HUNGRY = 1
+    """Nothing."""
+    STARVING = 2
+    """Nothing, not even out of order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowLimits:
+    """How much may be held, and how large requests are."""
+
+    bytes_max: int
+    rows_max: int
+    request_bytes: int
+    partition_bytes: int
+    is_ordered: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What the reader holds now, decoded, and how hungry it is."""
+
+    held_bytes: int
+    held_rows: int
+    hunger: Hunger
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One partition's part of a request."""
+
+    index: int
+    bytes_max: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """One request to one leader."""
+
+    shares: tuple[Share, ...]
+    bytes_max: int
+    is_waiting: bool = False
+    """Whether the broker may keep it until records come."""
+    has_tail: bool = False
+    is_for_hunger: bool = False
+    """Whether it is sent only because the reader has nothing to give out."""
+
+
+class Flow:
+    """The state of all partitions, and the next request of each leader."""
+
+    def __init__(self, limits: FlowLimits) -> None:
+        self.limits = limits
+        self.is_priming = limits.is_ordered
+        self.is_stuck = False
+        """Whether memory is full and nothing is under way, as of the last plan."""
+        self.is_full = False
+        """Whether partitions wait for memory, as of the last plan."""
+        self.pauses = 0
+        self.resumes = 0
+        self._lanes = Lanes()
+        self._asked_wire = 0
+        self._decoding_wire = 0
+        self._fetches = 0
+        self._wire = float(_FIRST_WIRE_BYTES)
+        self._memory = MEMORY_PER_WIRE * _FIRST_WIRE_BYTES
+        self._rows = ROWS_PER_WIRE * _FIRST_WIRE_BYTES
+
+    # What happens to partitions.
+
+    def add(self, index: int, *, is_waited_for: bool) -> None:
+        """A partition that nobody has asked for yet; it is nowhere."""
+        self._lanes.add(Lane(index, is_waited_for=is_waited_for))
+
+    def remove(self, index: int) -> None:
+        """A partition that is read no more."""
+        self._lanes.remove(index)
+
+    def place(self, index: int, leader: int | None) -> None:
+        """Who serves a partition; None if nobody does."""
+        lane = self._lanes[index]
+        if lane.leader != leader:
+            self._lanes.withdraw(lane)
+            lane.leader = leader
+            self._enter(lane)
+
+    def stop(self, index: int) -> None:
+        """Ask no more for a partition, until `resume`."""
+        lane = self._lanes[index]
+        lane.is_stopped = True
+        self._lanes.withdraw(lane)
+        self._note_paused(lane)
+
+    def resume(self, index: int, *, forget: bool = False) -> None:
+        """Ask for a partition again; after a seek nothing is known of it (`forget`)."""
+        lane = self._lanes[index]
+        lane.is_stopped = False
+        if forget:
+            self._lanes.forget_time(lane)
+            self._lanes.set_behind(lane, is_behind=True)
+        self._lanes.withdraw(lane)
+        self._enter(lane)
+
+    def wait_for(self, index: int, *, is_waited_for: bool) -> None:
+        """Whether what is held waits for this partition: not once it is live, or while idle."""
+        self._lanes.wait_for(self._lanes[index], is_waited_for=is_waited_for)
+
+    def end_priming(self) -> None:
+        """All history is read: from now on everybody takes turns."""
+        if self.is_priming:
+            self.is_priming = False
+            for lane in self._lanes:
+                self._lanes.withdraw(lane)
+                self._enter(lane)
+
+    def leader(self, index: int) -> int | None:
+        """Who serves a partition."""
+        return self._lanes[index].leader
+
+    def paused(self) -> frozenset[int]:
+        """The partitions that wait for memory; any thread may ask."""
+        return frozenset(lane.index for lane in self._lanes if lane.is_paused)
+
+    def is_ahead(self, index: int) -> bool:
+        """Whether rows of a partition will be held until others catch up."""
+        if not self.is_priming:
+            return False
+        lane, least = self._lanes.get(index), self._lanes.least()
+        return lane is not None and least is not None and not lane.is_near(least)
+
+    def serves(self, leader: int) -> bool:
+        """Whether a leader has partitions that are to be asked."""
+        return any(lane.leader == leader and not lane.is_stopped for lane in self._lanes)
+
+    # What happens to requests.
+
+    def answered(
+        self, index: int, *, frontier_ms: int, wire_bytes: int, batch_bytes: int, is_behind: bool
+    ) -> None:
+        """Records of a partition came: their newest time, their bytes, and their largest batch."""
+        lane = self._lanes.get(index)
+        if lane is not None:
+            lane.is_asked = False
+            lane.batch_bytes = batch_bytes
+            lane.empty_answers = 0
+            self._lanes.advance(lane, frontier_ms, wire_bytes)
+            self._lanes.set_behind(lane, is_behind=is_behind)
+            self._enter(lane)
+
+    def answered_empty(self, index: int, *, is_behind: bool) -> None:
+        """No record of a partition came."""
+        lane = self._lanes.get(index)
+        if lane is not None:
+            lane.is_asked = False
+            self._lanes.set_behind(lane, is_behind=is_behind)
+            self._enter(lane)
+
+    def too_small(self, index: int, bytes_max: int, *, is_certain: bool) -> None:
+        """There are records, but no whole batch came: ask for more, if that is why.
+
+        A broker also leaves out partitions when others have filled the answer; the next time it may
+        be another one. So the second time in a row counts, unless a part of a batch came.
+        """
+        lane = self._lanes.get(index)
+        if lane is not None:
+            lane.empty_answers += 1
+            if is_certain or lane.empty_answers > 1:
+                lane.batch_bytes = min(BATCH_BYTES_MAX, max(lane.batch_bytes, 2 * bytes_max))
+
+    def unanswered(self, index: int) -> None:
+        """Nothing was learned of a partition, but it may be asked again."""
+        lane = self._lanes.get(index)
+        if lane is not None:
+            lane.is_asked = False
+            self._enter(lane)
+
+    def closed(self, leader: int, ask: Ask, wire_bytes: int) -> None:
+        """A request is over; so many bytes of records came and are being decoded."""
+        self._asked_wire -= ask.bytes_max
+        self._decoding_wire += wire_bytes
+        self._fetches -= not ask.is_waiting
+        found = self._lanes.leaders[leader]
+        found.requests -= 1
+        if ask.has_tail:
+            found.tail_is_asked = False
+
+    def decoded(self, wire_bytes: int, *, memory_bytes: int, rows: int) -> None:
+        """Bytes of an answer became rows: they count as held from now on."""
+        self._decoding_wire -= wire_bytes
+        if rows:
+            self._wire = _WEIGHT_OF_THE_PAST * self._wire + wire_bytes
+            self._memory = _WEIGHT_OF_THE_PAST * self._memory + memory_bytes
+            self._rows = _WEIGHT_OF_THE_PAST * self._rows + rows
+
+    # What to do next.
+
+    def plan(self, leader: int, usage: Usage, now_s: float) -> Ask | None:
+        """The next request to a leader, which counts as sent; None if it has to wait."""
+        found = self._lanes.leaders.get(leader)
+        self.is_stuck = False
+        if found is None or found.requests >= REQUESTS_MAX:
+            return None
+        whole = self._capacity(0, 0)
+        reserve = whole / RESERVED_PART if self.is_priming else 0.0
+        left = self._capacity(usage.held_bytes, usage.held_rows)
+        room = left - reserve - self._asked_wire - self._decoding_wire
+        if room < min(self.limits.request_bytes, whole / ENOUGH_PART):
+            self._note_full(is_full=True)
+            ask = self._ask_for_hunger(leader, usage.hunger, left)
+        else:
+            self._note_full(is_full=False)
+            ask = self._ask(leader, found, room, now_s)
+        if ask is not None:
+            self._send(found, ask)
+        return ask
+
+    def tail_due_s(self, leader: int) -> float | None:
+        """When partitions at their end are to be asked again beside others; None if none wait."""
+        found = self._lanes.leaders.get(leader)
+        if found is None or not found.tail or found.tail_is_asked or self.is_full:
+            return None
+        return found.tail_due_s
+
+    def chunk_bytes(self, index: int) -> int:
+        """How much of a partition is asked for at a time: of all about the same time."""
+        lane = self._lanes[index]
+        if not self.is_priming:
+            return max(self.limits.partition_bytes, lane.batch_bytes)
+        part = 1 / max(self._lanes.behind_count, 1)
+        if lane.rate:
+            part = lane.rate / max(self._lanes.rate_sum, lane.rate)
+        fair = max(CHUNK_BYTES_MIN, int(part * self._capacity(0, 0) / CHUNKS))
+        return max(min(self.limits.partition_bytes, fair), lane.batch_bytes)
+
+    def _capacity(self, held_bytes: int, held_rows: int) -> float:
+        """How many bytes on the wire fill what the limits leave."""
+        by_bytes = (self.limits.bytes_max - held_bytes) * self._wire / self._memory
+        by_rows = (self.limits.rows_max - held_rows) * self._wire / self._rows
+        return min(by_bytes, by_rows)
+
+    def _ask(self, number: int, leader: LeaderLanes, room: float, now_s: float) -> Ask | None:
+        """A request while there is room."""
+        shares: list[Share] = []
+        asked = 0
+        for lane in self._lanes.ready(leader):
+            wanted = self.chunk_bytes(lane.index)
+            shares.append(Share(lane.index, wanted))
+            asked += wanted
+            if asked >= self.limits.request_bytes or asked >= room:
+                break
+        is_waiting = not shares and not self._any_behind(number)
+        tail = self._tail(leader, now_s, is_due=is_waiting)
+        if tail:
+            # They get what is left: the broker serves partitions as they stand here.
+            asked += self.limits.partition_bytes
+            shares += [Share(index, self.limits.partition_bytes) for index in tail]
+        if not shares:
+            return None
+        return Ask(
+            shares=tuple(shares), bytes_max=asked, is_waiting=is_waiting, has_tail=bool(tail)
+        )
+
+    def _ask_for_hunger(self, leader: int, hunger: Hunger, left: float) -> Ask | None:
+        """The partitions that all others wait for, if nothing under way brings them."""
+        is_idle = not self._fetches and not self._decoding_wire
+        least = self._lanes.least()
+        if hunger is Hunger.FED or not is_idle or not self.is_priming or least is None:
+            return None
+        near = [lane for lane in self._lanes if lane.is_waited_for and lane.is_near(least)]
+        if self.chunk_bytes(least.index) > left:
+            self.is_stuck = hunger is Hunger.HUNGRY
+            if self.is_stuck:
+                return None
+            near = [least]
+        shares: list[Share] = []
+        asked = 0
+        for lane in sorted(near, key=lambda lane: lane.key):
+            if lane.leader == leader and not lane.is_asked and not lane.is_stopped:
+                wanted = self.chunk_bytes(lane.index)
+                if shares and (asked + wanted > left or asked >= self.limits.request_bytes):
+                    break
+                shares.append(Share(lane.index, wanted))
+                asked += wanted
+        if not shares:
+            return None
+        return Ask(shares=tuple(shares), bytes_max=asked, is_for_hunger=True)
+
+    def _tail(self, leader: LeaderLanes, now_s: float, *, is_due: bool) -> tuple[int, ...]:
+        """The partitions at their end that are asked now."""
+        if not leader.tail or leader.tail_is_asked or not (is_due or now_s >= leader.tail_due_s):
+            return ()
+        leader.tail_due_s = now_s + TAIL_PAUSE_S
+        return tuple(leader.tail)
+
+    def _any_behind(self, leader: int) -> bool:
+        return any(lane.is_behind and lane.leader == leader for lane in self._lanes)
+
+    def _send(self, leader: LeaderLanes, ask: Ask) -> None:
+        leader.requests += 1
+        leader.tail_is_asked |= ask.has_tail
+        self._asked_wire += ask.bytes_max
+        self._fetches += not ask.is_waiting
+        for share in ask.shares:
+            lane = self._lanes[share.index]
+            lane.is_asked = True
+            self._lanes.withdraw(lane)
+            self._note_paused(lane)
+
+    def _enter(self, lane: Lane) -> None:
+        self._lanes.enter(lane, by_time=self.is_priming)
+        self._note_paused(lane)
+
+    def _note_full(self, *, is_full: bool) -> None:
+        if is_full != self.is_full:
+            self.is_full = is_full
+            for lane in self._lanes:
+                self._note_paused(lane)
+
+    def _note_paused(self, lane: Lane) -> None:
+        is_paused = self.is_full and not lane.is_asked and not lane.is_stopped
+        self.pauses += is_paused > lane.is_paused
+        self.resumes += is_paused < lane.is_paused
+        lane.is_paused = is_paused

@@ -1,0 +1,206 @@
+"""What was read and not given out yet: runs of all partitions, and the next rows of them.
+
+Ordered, the next rows are those with the least (timestamp, index, offset) within the limit; else
+they come as they arrived, and the limit is not asked. A run is kept whole until its last row is
+given out, so its bytes count until then. One thread uses it.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lakelog.client.release import ALL, NOTHING, Limit
+from lakelog.client.runs import Run
+from lakelog.records import ordering
+from lakelog.records.ordering import FIELDS, INDEX, KEY_VIEWS, VALUE_VIEWS, Merged, Sources
+
+if TYPE_CHECKING:
+    from lakelog.records.kernels import Longs
+    from lakelog.records.ordering import Flags
+
+DATA_BYTES_MAX: Final = (1 << 31) - 1
+"""An Arrow column of bytes has 32-bit offsets."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Taken:
+    """Rows in their order; `merged` says of each which of the runs it is from, and its row there.
+
+    It keeps its runs, so it is let go once the batch is built.
+    """
+
+    runs: tuple[Run, ...]
+    sources: Sources
+    merged: Merged
+
+    def __len__(self) -> int:
+        return len(self.merged.rows)
+
+
+class Held:
+    """The runs that were read and are not used up."""
+
+    def __init__(self, *, ordered: bool) -> None:
+        self._ordered: Final = ordered
+        self._arrived: list[Run] = []
+        self._runs: list[Run] = []
+        """By index and arrival, or by arrival alone; without those of `_arrived`."""
+        self._table = np.zeros((0, FIELDS), np.int64)
+        """The entries of the runs."""
+        self._spans = np.zeros((2, 0), np.int64)
+        """How many rows of each run are gone, and how many it had."""
+        self._released: dict[int, int] = {}
+        """The greatest offset in runs that are used up."""
+        self._greatest = NOTHING
+        self.row_count = 0
+        self.byte_count = 0
+        self.late_count = 0
+        """How many rows were given out although one with a greater key was, while priming."""
+
+    def add(self, run: Run) -> None:
+        """Hold the rows of this run; runs of one partition come in the order of their offsets."""
+        if len(run):
+            self._arrived.append(run)
+            self.row_count += len(run)
+            self.byte_count += run.nbytes
+
+    def take(self, limit: Limit, rows_max: int) -> Taken | None:
+        """The next rows within the limit, at most `rows_max`; None if there is none.
+
+        Fewer come if the bytes of one column would be too many for Arrow.
+        """
+        assert rows_max > 0, rows_max
+        self._settle()
+        spans = self._spans.copy()
+        if self._ordered:
+            bounds = (limit.timestamp_ms, limit.index)
+            sources = Sources([run.source for run in self._runs], self._table)
+            count = ordering.choose(sources, spans, bounds, rows_max)
+        else:
+            count = _first(spans, rows_max)
+        if count == 0:
+            return None
+        used = np.flatnonzero(spans[1] > spans[0])
+        spans = np.ascontiguousarray(spans[:, used])
+        taken = _cut(self._merge(used, spans, count), spans)
+        if self._ordered:
+            self._note_order(taken, limit)
+        self.row_count -= len(taken)
+        self._spans[0, used] = spans[1]
+        self._let_go(self._spans[0] >= self._spans[1])
+        return taken
+
+    def least_unreleased(self, index: int) -> int | None:
+        """The least offset of the partition that is held, None without any."""
+        least = [run.least_offset(start=start) for run, start in self._runs_of(index)]
+        return min((offset for offset in least if offset is not None), default=None)
+
+    def greatest_released(self, index: int) -> int | None:
+        """The greatest offset of the partition that was given out, None before the first."""
+        greatest = [int(run.offsets(0, end).max()) for run, end in self._runs_of(index) if end]
+        if index in self._released:
+            greatest.append(self._released[index])
+        return max(greatest, default=None)
+
+    def released_ranges(self, index: int, end: int) -> tuple[tuple[int, int], ...]:
+        """The ranges [start, end) above the least held offset and below `end` that hold nothing.
+
+        Whoever starts again reads from the least held offset on and leaves these out: all of them
+        were given out, or never were records.
+        """
+        runs = self._runs_of(index)
+        if not runs:
+            return ()
+        held = np.sort(np.concatenate([run.offsets(start, len(run)) for run, start in runs]))
+        starts, ends = held + 1, np.append(held[1:], end)
+        between = starts < ends
+        return tuple(zip(starts[between].tolist(), ends[between].tolist(), strict=True))
+
+    def drop(self, index: int) -> None:
+        """Let the partition's rows go without giving them out, and forget what was given out."""
+        self._settle()
+        dropped = self._table[:, INDEX] == index
+        self.row_count -= int((self._spans[1] - self._spans[0])[dropped].sum())
+        self._let_go(dropped)
+        self._released.pop(index, None)
+
+    def _settle(self) -> None:
+        """Put what arrived in its place."""
+        if not self._arrived:
+            return
+        self._runs += self._arrived
+        arrived = np.concatenate([run.entry for run in self._arrived]).reshape(-1, FIELDS)
+        self._table = np.concatenate((self._table, arrived))
+        counts = np.zeros((2, len(self._arrived)), np.int64)
+        counts[1] = [len(run) for run in self._arrived]
+        self._spans = np.concatenate((self._spans, counts), axis=1)
+        self._arrived = []
+        if self._ordered:
+            # Stable, so that the runs of one index stay in the order of their arrival.
+            order = np.argsort(self._table[:, INDEX], kind="stable")
+            self._runs = [self._runs[number] for number in order.tolist()]
+            self._table = self._table[order]
+            self._spans = np.ascontiguousarray(self._spans[:, order])
+
+    def _runs_of(self, index: int) -> list[tuple[Run, int]]:
+        """The partition's runs in the order of their arrival, and how many rows are gone."""
+        self._settle()
+        numbers = np.flatnonzero(self._table[:, INDEX] == index).tolist()
+        return [(self._runs[number], int(self._spans[0, number])) for number in numbers]
+
+    def _merge(self, used: "Longs", spans: "Longs", count: int) -> Taken:
+        runs = tuple(self._runs[number] for number in used.tolist())
+        sources = Sources([run.source for run in runs], self._table[used])
+        if self._ordered:
+            return Taken(runs, sources, ordering.merge(sources, spans, count))
+        return Taken(runs, sources, ordering.joined(sources, spans))
+
+    def _note_order(self, taken: Taken, limit: Limit) -> None:
+        times, numbers = taken.merged.timestamps_ms, taken.merged.numbers
+        if int(times[0]) <= self._greatest.timestamp_ms:
+            below = int(np.searchsorted(times, self._greatest.timestamp_ms))
+            until = int(np.searchsorted(times, self._greatest.timestamp_ms, "right"))
+            indexes = taken.sources.table[numbers[below:until], INDEX]
+            self.late_count += below + int((indexes < self._greatest.index).sum())
+        if limit != ALL:
+            last = Limit(int(times[-1]), taken.runs[int(numbers[-1])].index)
+            self._greatest = max(self._greatest, last)
+
+    def _let_go(self, gone: "Flags") -> None:
+        """Keep the other runs."""
+        if not gone.any():
+            return
+        for number in np.flatnonzero(gone).tolist():
+            run = self._runs[number]
+            self.byte_count -= run.nbytes
+            # The run's offsets ascend, and those that were left out were given out before.
+            greatest = int(run.rows.offsets[-1])
+            self._released[run.index] = max(greatest, self._released.get(run.index, greatest))
+        kept = np.flatnonzero(~gone)
+        self._runs = [self._runs[number] for number in kept.tolist()]
+        self._table = self._table[kept]
+        self._spans = np.ascontiguousarray(self._spans[:, kept])
+
+
+def _first(spans: "Longs", rows_max: int) -> int:
+    """Narrow the spans to their first rows."""
+    sizes = spans[1] - spans[0]
+    before = np.cumsum(sizes) - sizes
+    spans[1] = spans[0] + np.clip(rows_max - before, 0, sizes)
+    return int((spans[1] - spans[0]).sum())
+
+
+def _cut(taken: Taken, spans: "Longs") -> Taken:
+    """Cut what would be too much for one column, and the spans with it; never to nothing."""
+    if sum(len(run.rows.data) for run in taken.runs) <= DATA_BYTES_MAX:
+        return taken
+    count = len(taken)
+    for field in (KEY_VIEWS, VALUE_VIEWS):
+        lengths = ordering.gather_views(taken.sources, taken.merged, field)[:, 0]
+        sums = np.cumsum(lengths, dtype=np.int64)
+        count = min(count, int(np.searchsorted(sums, DATA_BYTES_MAX, "right")))
+    numbers, rows, times_ms = taken.merged
+    merged = Merged(numbers[:count], rows[:count], times_ms[:count])
+    spans[1] = spans[0] + np.bincount(merged.numbers, minlength=len(taken.runs))
+    return Taken(taken.runs, taken.sources, merged)

@@ -1,0 +1,300 @@
+"""The reader's side of a consumer: what was read, what may go, and what is live. No I/O, no thread.
+
+Rules:
+
+- One thread at a time uses it. It learns of the world by events, and of time by an argument.
+- Rows go by the rule of `release`. When nothing may go and memory is full, the rule is squeezed:
+  the bound goes first, and rows that are late because of it are counted.
+- A partition is live for the user when it is by the rule, and what was read of it until then was
+  given out; once live is live for good.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from lakelog.client.arrivals import Arrived, Event, Failed, Joined, Moved, Stuck
+from lakelog.client.decoding import Tally
+from lakelog.client.failures import ClientFailure
+from lakelog.client.flow import Hunger
+from lakelog.client.frontiers import Frontiers
+from lakelog.client.held import Held, Taken
+from lakelog.client.offsets import TopicPartition
+from lakelog.client.partitions import Partition
+from lakelog.client.position import PartitionSnapshot, Snapshot, standing_at
+from lakelog.client.release import Limit, Progress, Rule, is_live, squeezed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderOptions:
+    """What a reader is told."""
+
+    rule: Rule
+    is_ordered: bool
+    idle_ms_max: int | None
+
+
+@dataclass(slots=True, eq=False)
+class Standing:
+    """How far one partition was read and given out."""
+
+    partition: Partition
+    progress: Progress
+    version: int = 0
+    last_ms: int | None = None
+    live_position: int | None = None
+    """How far it was read when it became live."""
+    is_live: bool = False
+    """For the user: what was read until then was given out."""
+    is_retired: bool = False
+    """Its topic is no more; what was read of it is still given out."""
+
+    @property
+    def place(self) -> TopicPartition:
+        """The partition by name."""
+        return self.partition.place
+
+
+class Reader:
+    """Holds what was read, and gives it out in its order."""
+
+    def __init__(self, options: ReaderOptions, tally: Tally) -> None:
+        self._options = options
+        self._tally = tally
+        self._held = Held(ordered=options.is_ordered)
+        self._frontiers = Frontiers()
+        self._not_live = 0
+        self._failed: dict[int, ClientFailure] = {}
+        self._may_squeeze = False
+        self._bytes_in = 0
+        self._rows_in = 0
+        self.standings: dict[int, Standing] = {}
+        self.names: dict[int, tuple[str, int]] = {}
+        self.news: dict[int, bool] = {}
+        """Partitions that are waited for from now on, or no more: for the flow."""
+        self.failures: list[ClientFailure] = []
+        """Told once each."""
+        self.rows_received = 0
+        self.rows_released = 0
+        self.squeezes = 0
+
+    @property
+    def held_rows(self) -> int:
+        """How many rows were read and not given out."""
+        return self._held.row_count
+
+    @property
+    def held_bytes(self) -> int:
+        """The memory of these rows."""
+        return self._held.byte_count
+
+    @property
+    def late_rows(self) -> int:
+        """How many rows were given out after a later one while priming."""
+        return self._held.late_count
+
+    # In.
+
+    def take_in(self, events: Iterable[Event]) -> None:
+        """Learn what happened."""
+        for event in events:
+            match event:
+                case Arrived():
+                    self._arrive(event)
+                case Moved():
+                    self._move(event)
+                case Joined():
+                    self.join(event)
+                case Failed():
+                    self._fail(event)
+                case Stuck():
+                    self._may_squeeze = True
+                case _:
+                    assert_never(event)
+
+    def join(self, event: Joined) -> None:
+        """Read a partition from now on."""
+        partition, span = event.partition, event.span
+        progress = Progress(partition.index, span.start, span.end, event.position, None)
+        standing = Standing(partition, progress)
+        self.standings[partition.index] = standing
+        self._not_live += 1
+        self.names[partition.index] = (partition.place.topic, partition.place.partition)
+        if event.replaced is not None:
+            old = self.standings[event.replaced]
+            old.is_retired = True
+            self._failed.pop(event.replaced, None)
+            self._advance(old, old.progress.position, was_live=True)
+        self._advance(standing, event.position)
+
+    def _arrive(self, event: Arrived) -> None:
+        standing = self.standings[event.index]
+        run = event.run
+        self._bytes_in += run.nbytes
+        self._rows_in += len(run)
+        if event.version < standing.version:
+            return
+        self.rows_received += len(run)
+        if run.tail_ms is not None:
+            standing.last_ms = int(run.rows.timestamps_ms[-1])
+        self._held.add(run)
+        self._advance(standing, event.next_offset, tail_ms=run.tail_ms)
+
+    def _move(self, event: Moved) -> None:
+        standing = self.standings[event.index]
+        if event.version >= standing.version:
+            self._advance(standing, event.offset)
+
+    def _fail(self, event: Failed) -> None:
+        if event.index is None:
+            self.failures.append(event.failure)
+        elif event.version >= self.standings[event.index].version:
+            self._failed[event.index] = event.failure
+
+    def seek(self, index: int, offset: int, version: int) -> None:
+        """Forget what was read of a partition: it is read from another offset."""
+        standing = self.standings[index]
+        self._held.drop(index)
+        self._publish()
+        standing.version = version
+        self._failed.pop(index, None)
+        standing.last_ms = None
+        standing.progress = replace(standing.progress, tail_ms=None)
+        self._advance(standing, offset)
+
+    def _advance(
+        self,
+        standing: Standing,
+        position: int,
+        *,
+        tail_ms: int | None = None,
+        was_live: bool = False,
+    ) -> None:
+        old = standing.progress
+        progress = Progress(
+            old.index,
+            old.start,
+            old.end,
+            position,
+            old.tail_ms if tail_ms is None else tail_ms,
+            was_live=old.was_live or was_live,
+        )
+        if standing.live_position is None and is_live(progress, self._options.rule):
+            standing.live_position = position
+            progress = replace(progress, was_live=True)
+            self._not_live -= 1
+            self.news[progress.index] = False
+        elif old.is_idle:
+            self.news[progress.index] = True
+        self._stand(standing, progress)
+
+    def _stand(self, standing: Standing, progress: Progress) -> None:
+        standing.progress = progress
+        if progress.was_live or progress.is_idle:
+            self._frontiers.forget(progress.index)
+        else:
+            self._frontiers.wait_for(progress.index, progress.tail_ms)
+
+    @property
+    def is_primed(self) -> bool:
+        """Whether all partitions are live by the rule."""
+        return self._not_live == 0
+
+    def find_idle(self, now_s: float) -> None:
+        """Wait no more for partitions that are asked in vain for too long, and for others again."""
+        idle_ms_max = self._options.idle_ms_max
+        if idle_ms_max is None or self.is_primed:
+            return
+        for index, standing in self.standings.items():
+            progress = standing.progress
+            if progress.was_live:
+                continue
+            since_s = standing.partition.waiting_since_s
+            is_idle = since_s is not None and (now_s - since_s) * 1000 >= idle_ms_max
+            if is_idle != progress.is_idle:
+                self._stand(standing, replace(progress, is_idle=is_idle))
+                self.news[index] = not is_idle
+
+    # Out.
+
+    def release(self, rows_max: int) -> Taken | None:
+        """The next rows that may go; None if there is none."""
+        taken = self._held.take(self.limit(), rows_max)
+        if taken is not None:
+            self._tally.hunger = Hunger.FED
+        elif self._may_squeeze:
+            tight = squeezed(self._options.rule)
+            taken = self._held.take(self._frontiers.limit(tight.out_of_order_ms), rows_max)
+            self.squeezes += taken is not None
+            self._tally.hunger = Hunger.STARVING if taken is None else Hunger.FED
+        elif self._tally.hunger is Hunger.FED:
+            self._tally.hunger = Hunger.HUNGRY
+        self._may_squeeze = False
+        if taken is not None:
+            self.rows_released += len(taken)
+        self._publish()
+        return taken
+
+    def _publish(self) -> None:
+        """Tell the loop how much is free again of all that ever came."""
+        self._tally.freed_bytes = self._bytes_in - self.held_bytes
+        self._tally.freed_rows = self._rows_in - self.held_rows
+
+    def limit(self) -> Limit:
+        """The greatest key that may go now."""
+        return self._frontiers.limit(self._options.rule.out_of_order_ms)
+
+    # What is asked.
+
+    def first_failure(self) -> ClientFailure | None:
+        """What the user has to hear: of a partition again and again, until it is sought."""
+        if self.failures:
+            return self.failures.pop(0)
+        return next(iter(self._failed.values()), None)
+
+    def current(self) -> list[Standing]:
+        """The partitions that are read, by topic and number."""
+        found = [each for each in self.standings.values() if not each.is_retired]
+        return sorted(found, key=lambda each: each.place)
+
+    def is_live(self) -> bool:
+        """Whether all partitions are live, and what was read until then was given out."""
+        return all(self.is_partition_live(each) for each in self.standings.values())
+
+    def is_partition_live(self, standing: Standing) -> bool:
+        """Whether a partition is live, and what was read until then was given out."""
+        if not standing.is_live and standing.live_position is not None:
+            least = self._held.least_unreleased(standing.progress.index)
+            standing.is_live = least is None or least >= standing.live_position
+        return standing.is_live
+
+    def next_offset(self, standing: Standing) -> int:
+        """The least offset that was not given out."""
+        least = self._held.least_unreleased(standing.progress.index)
+        return standing.progress.position if least is None else least
+
+    def released_offset(self, standing: Standing) -> int | None:
+        """The greatest offset that was given out; None before the first."""
+        return self._held.greatest_released(standing.progress.index)
+
+    def snapshot(self) -> Snapshot:
+        """Where the user is in all partitions."""
+        return Snapshot(partitions=tuple(self._snapshot(standing) for standing in self.current()))
+
+    def _snapshot(self, standing: Standing) -> PartitionSnapshot:
+        progress, partition = standing.progress, standing.partition
+        position = progress.position
+        next_offset, released = standing_at(
+            self.next_offset(standing),
+            self._held.released_ranges(progress.index, position),
+            [(max(start, position), end) for start, end in partition.released if end > position],
+        )
+        return PartitionSnapshot(
+            topic=partition.place.topic,
+            partition=partition.place.partition,
+            topic_id=partition.topic_id.hex(),
+            start=progress.start,
+            end=progress.end,
+            next_offset=next_offset,
+            released=released,
+        )

@@ -1,0 +1,136 @@
+"""The keys of a client's configuration by librdkafka's names, and how each is read. Pure.
+
+Three kinds: keys with a meaning here, keys that librdkafka knows and that change nothing here (they
+are accepted, so that a configuration can be shared), and keys that would promise security that is
+not given (they are refused).
+"""
+
+from typing import Final
+
+from lakelog.client.setting_values import (
+    Reader,
+    boolean,
+    choice,
+    endpoints,
+    number,
+    secret,
+    text,
+)
+
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+DAY_MS: Final = 86_400_000
+
+KEYS: Final[dict[str, Reader]] = {
+    "bootstrap.servers": endpoints,
+    "client.id": text,
+    "client.rack": text,
+    "security.protocol": choice({name.lower(): name for name in PROTOCOLS}),
+    "sasl.mechanism": choice({name.lower(): name for name in MECHANISMS}),
+    "sasl.username": text,
+    "sasl.password": secret,
+    "ssl.ca.location": text,
+    "ssl.ca.pem": text,
+    "ssl.certificate.location": text,
+    "ssl.certificate.pem": text,
+    "ssl.key.location": text,
+    "ssl.key.pem": secret,
+    "ssl.key.password": secret,
+    "ssl.endpoint.identification.algorithm": choice({"https": "https", "none": "none", "": "none"}),
+    "enable.ssl.certificate.verification": boolean,
+    "socket.timeout.ms": number(10, 300_000),
+    "socket.connection.setup.timeout.ms": number(10),
+    "socket.receive.buffer.bytes": number(0, 100_000_000),
+    "socket.keepalive.enable": boolean,
+    "receive.message.max.bytes": number(1000),
+    "reconnect.backoff.ms": number(0, 3_600_000),
+    "reconnect.backoff.max.ms": number(0, 3_600_000),
+    "retry.backoff.ms": number(1, 300_000),
+    "retry.backoff.max.ms": number(1, 300_000),
+    "metadata.max.age.ms": number(1, DAY_MS),
+    "default.api.timeout.ms": number(1),
+    "fetch.min.bytes": number(1, 100_000_000),
+    "fetch.wait.max.ms": number(0, 300_000),
+    "fetch.max.bytes": number(1, 2_147_483_135),
+    "max.partition.fetch.bytes": number(1, 1_000_000_000),
+    "isolation.level": choice(
+        {"read_committed": "read_committed", "read_uncommitted": "read_uncommitted"}
+    ),
+    "check.crcs": boolean,
+    "allow.auto.create.topics": boolean,
+    "auto.offset.reset": choice(
+        {
+            **dict.fromkeys(("earliest", "smallest", "beginning"), "earliest"),
+            **dict.fromkeys(("latest", "largest", "end"), "latest"),
+            **dict.fromkeys(("error", "none"), "error"),
+        }
+    ),
+    "group.id": text,
+    "group.instance.id": text,
+    "session.timeout.ms": number(1, 3_600_000),
+    "heartbeat.interval.ms": number(1, 3_600_000),
+    "max.poll.interval.ms": number(1, DAY_MS),
+}
+"""What has a meaning here; the field of the settings has this name with underscores."""
+
+ALIASES: Final = {
+    "metadata.broker.list": "bootstrap.servers",
+    "sasl.mechanisms": "sasl.mechanism",
+    "topic.metadata.refresh.interval.ms": "metadata.max.age.ms",
+    "fetch.max.wait.ms": "fetch.wait.max.ms",
+    "fetch.message.max.bytes": "max.partition.fetch.bytes",
+}
+"""Other names for the same."""
+
+REFUSED: Final = {
+    "ssl.keystore.location": "give ssl.certificate.location and ssl.key.location instead",
+    "ssl.keystore.password": "give ssl.certificate.location and ssl.key.location instead",
+    "ssl.truststore.location": "give ssl.ca.location (PEM) instead",
+    "ssl.truststore.password": "give ssl.ca.location (PEM) instead",
+    "ssl.crl.location": "revocation lists are not looked at",
+    "ssl.cipher.suites": "the ciphers of the system's TLS are used",
+    "ssl.curves.list": "the curves of the system's TLS are used",
+    "ssl.sigalgs.list": "the signatures of the system's TLS are used",
+    "ssl.engine.location": "engines are not supported",
+    "ssl.providers": "providers are not supported",
+    "sasl.jaas.config": "give sasl.username and sasl.password instead",
+    "plugin.library.paths": "plugins are not loaded",
+}
+"""What would promise something that is not kept, and what to do instead."""
+
+IGNORED_PREFIXES: Final = ("sasl.kerberos.", "sasl.oauthbearer.", "queued.", "queue.buffering.")
+_IGNORED_TEXT: Final = """
+    acks api.version.fallback.ms api.version.request api.version.request.timeout.ms
+    auto.commit.enable auto.commit.interval.ms background_event_cb batch.num.messages batch.size
+    broker.address.family broker.address.ttl broker.version.fallback builtin.features
+    client.dns.lookup client.software.name client.software.version closesocket_cb
+    compression.codec compression.level compression.type connect_cb connections.max.idle.ms
+    consume.callback.max.messages consume_cb coordinator.query.interval.ms debug
+    default_topic_conf delivery.report.only.error delivery.timeout.ms dr_cb dr_msg_cb
+    enable.auto.commit enable.auto.offset.store enable.gapless.guarantee enable.idempotence
+    enable.metrics.push enable.partition.eof enable.random.seed
+    enable.sasl.oauthbearer.unsecure.jwt enable.sparse.connections enabled_events error_cb
+    fetch.error.backoff.ms fetch.queue.backoff.ms group.protocol group.protocol.type
+    group.remote.assignor interceptors internal.termination.signal linger.ms
+    log.connection.close log.queue log.thread.name log_cb log_level logger max.in.flight
+    max.in.flight.requests.per.connection message.copy.max.bytes message.max.bytes
+    message.send.max.retries message.timeout.ms metadata.recovery.rebootstrap.trigger.ms
+    metadata.recovery.strategy msg_order_cmp oauth_cb oauthbearer_token_refresh_cb
+    offset.store.method offset.store.path offset.store.sync.interval.ms offset_commit_cb
+    on_commit on_delivery opaque open_cb partition.assignment.strategy partitioner
+    partitioner_cb produce.offset.report queuing.strategy rebalance_cb
+    reconnect.backoff.jitter.ms request.required.acks request.timeout.ms resolve_cb retries
+    socket.blocking.max.ms socket.max.fails socket.nagle.disable socket.send.buffer.bytes
+    socket_cb ssl.ca.certificate.stores statistics.interval.ms stats_cb
+    sticky.partitioning.linger.ms test.mock.broker.rtt test.mock.num.brokers throttle_cb
+    topic.blacklist topic.metadata.propagation.max.ms topic.metadata.refresh.fast.cnt
+    topic.metadata.refresh.fast.interval.ms topic.metadata.refresh.sparse transaction.timeout.ms
+    transactional.id
+"""
+IGNORED: Final = frozenset(_IGNORED_TEXT.split())
+"""What librdkafka and its bindings know, and what changes nothing here."""
+
+
+def is_ignored(key: str) -> bool:
+    """Whether the key is known elsewhere and without a meaning here."""
+    return key in IGNORED or key.startswith(IGNORED_PREFIXES)

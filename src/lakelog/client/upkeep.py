@@ -1,0 +1,292 @@
+"""What keeps partitions readable: new metadata, moved leaders, lost offsets, new partitions.
+
+Rules:
+
+- Partitions in trouble are asked again after new metadata, which is fetched at once the first time
+  and after growing pauses then. After `default.api.timeout.ms` of trouble the reader hears of it;
+  the attempts go on.
+- A topic that was made again under its name is read from its start, as live. What was read of the
+  old one is still given out.
+- Partitions that are added to a topic are read from their start, as live.
+- What the reader is told goes behind what is being decoded, so that it hears things in order.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from lakelog.client.arrivals import Event, Failed, Joined, Moved
+from lakelog.client.cluster import Cluster
+from lakelog.client.deadline import Deadline
+from lakelog.client.failures import (
+    AuthenticationFailed,
+    BrokerError,
+    ClientFailure,
+    Closed,
+    OffsetGone,
+    UnknownTopic,
+    Untrusted,
+)
+from lakelog.client.fetching import Fetching
+from lakelog.client.flow import Flow
+from lakelog.client.metadata import PartitionView, TopicView
+from lakelog.client.offsets import Span, TopicPartition, find_ends
+from lakelog.client.partitions import Partition
+from lakelog.client.source_topic import EARLIEST, LATEST
+from lakelog.model.errors import ErrorCode
+
+PARTITIONS_MAX: Final = 1 << 18
+"""Of one topic; an index is a topic's rank times this, and the partition's number."""
+
+_UNKNOWN: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+@dataclass(slots=True)
+class UpkeepCounts:
+    """What happened to partitions, so far."""
+
+    partitions_added: int = 0
+    topics_recreated: int = 0
+    offsets_reset: int = 0
+
+
+class Upkeep:
+    """Looks after the partitions of one consumer; `run` is its task."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        fetching: Fetching,
+        flow: Flow,
+        tell: Callable[[list[Event]], None],
+        topics: tuple[str, ...],
+    ) -> None:
+        self.counts = UpkeepCounts()
+        self._cluster = cluster
+        self._fetching = fetching
+        self._flow = flow
+        self._tell = tell
+        self._topics = topics
+        self._ranks = len(topics)
+        self._by_place: dict[TopicPartition, Partition] = {}
+        self._out_of_range: set[int] = set()
+        self._wanted = asyncio.Event()
+        self._failures = 0
+
+    def index(self, place: TopicPartition) -> int:
+        """What a partition of one of our topics is called: it sorts like topic and number."""
+        return self._topics.index(place.topic) * PARTITIONS_MAX + place.partition
+
+    def adopt(self, partition: Partition, view: PartitionView, *, is_waited_for: bool) -> None:
+        """Look after a partition from now on."""
+        self._by_place[partition.place] = partition
+        self._fetching.add(partition, is_waited_for=is_waited_for)
+        self._place(partition, view)
+
+    # What fetching says.
+
+    def trouble(self, partition: Partition, failure: ClientFailure) -> None:
+        """New metadata may heal this."""
+        partition.failures += 1
+        partition.failure = failure
+        if partition.troubled_since_s is None:
+            partition.troubled_since_s = self._cluster.clock.monotonic_s()
+        if isinstance(failure, AuthenticationFailed | Untrusted):
+            self._tell([Failed(failure)])
+        self._wanted.set()
+
+    def out_of_range(self, partition: Partition) -> None:
+        """The position is not in the log."""
+        self._out_of_range.add(partition.index)
+        self._wanted.set()
+
+    def give_up(self, partition: Partition, failure: ClientFailure) -> None:
+        """Nothing heals this."""
+        self._tell([Failed(failure, partition.index, partition.version)])
+
+    # The task.
+
+    async def run(self) -> None:
+        """Do what is to be done, whenever something is, until cancelled."""
+        age_s = self._cluster.settings.metadata_max_age_ms / 1000
+        while True:
+            try:
+                async with asyncio.timeout(age_s):
+                    await self._wanted.wait()
+            except TimeoutError:
+                pass
+            self._wanted.clear()
+            try:
+                await self._round()
+            except Closed:
+                return
+
+    async def _round(self) -> None:
+        troubled = self._troubled()
+        failures = max((each.failures for each in troubled), default=0) - 1
+        settings = self._cluster.settings
+        delay_s = settings.retry_backoff.delay_s(
+            max(failures, self._failures), self._cluster.entropy
+        )
+        await asyncio.sleep(delay_s)
+        deadline = Deadline(self._cluster.clock, settings.default_api_timeout_ms / 1000)
+        try:
+            views = await self._cluster.topics(
+                self._topics, fresh=True, timeout_s=deadline.left_s()
+            )
+            await self._apply(views, deadline)
+            await self._find_lost_offsets(deadline)
+        except Closed:
+            raise
+        except ClientFailure as failure:
+            self._failures += 1
+            for partition in troubled:
+                partition.failure = failure
+            if isinstance(failure, AuthenticationFailed | Untrusted):
+                self._tell([Failed(failure)])
+        else:
+            self._failures = 0
+        self._complain(troubled)
+        self._try_again(troubled)
+
+    def _troubled(self) -> list[Partition]:
+        return [each for each in self._by_place.values() if each.failure is not None]
+
+    def _try_again(self, troubled: Iterable[Partition]) -> None:
+        is_waiting = False
+        for partition in troubled:
+            if self._by_place.get(partition.place) is not partition:
+                continue  # it was replaced meanwhile
+            if self._flow.leader(partition.index) is None or self._failures:
+                partition.failures += 1
+                is_waiting = True
+            else:
+                self._flow.resume(partition.index)
+        if is_waiting or self._out_of_range:
+            self._wanted.set()
+        self._fetching.pump()
+
+    def _complain(self, troubled: Iterable[Partition]) -> None:
+        """Tell the reader of trouble that lasts too long: one word for all that say the same."""
+        now_s = self._cluster.clock.monotonic_s()
+        patience_s = self._cluster.settings.default_api_timeout_ms / 1000
+        said: dict[str, ClientFailure] = {}
+        for each in troubled:
+            since_s = each.troubled_since_s
+            if each.failure is not None and since_s is not None and now_s - since_s >= patience_s:
+                said.setdefault(str(each.failure), each.failure)
+                each.troubled_since_s = now_s
+        if said:
+            self._tell([Failed(failure) for failure in said.values()])
+
+    # New metadata.
+
+    async def _apply(self, views: Mapping[str, TopicView], deadline: Deadline) -> None:
+        for topic in self._topics:
+            view = views.get(topic)
+            if view is None or view.error:
+                self._note_error(topic, view)
+                continue
+            known = [each for each in self._by_place.values() if each.place.topic == topic]
+            for partition in known:
+                if not any(partition.topic_id):
+                    partition.topic_id = view.topic_id
+            old = [each for each in known if view.has_id and each.topic_id != view.topic_id]
+            if old:
+                self.counts.topics_recreated += 1
+                await self._replace(view, old, deadline)
+            await self._join(view, deadline)
+            for each in view.partitions:
+                self._place(self._by_place[TopicPartition(topic, each.partition)], each)
+
+    def _note_error(self, topic: str, view: TopicView | None) -> None:
+        """A topic that nobody knows any more is why its partitions are in trouble."""
+        if view is None or view.error in _UNKNOWN:
+            for partition in self._troubled():
+                if partition.place.topic == topic:
+                    partition.failure = UnknownTopic(topic)
+
+    def _place(self, partition: Partition, view: PartitionView) -> None:
+        partition.leader_epoch = view.leader_epoch
+        partition.replica = None
+        self._fetching.place(partition, view.leader if view.has_leader else None)
+        if not view.has_leader and partition.failure is None:
+            self._flow.stop(partition.index)
+            self.trouble(
+                partition, BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition.place}")
+            )
+
+    async def _replace(self, view: TopicView, old: list[Partition], deadline: Deadline) -> None:
+        """A topic was made again: leave the old partitions, and read the new ones."""
+        places = [TopicPartition(view.name, each.partition) for each in view.partitions]
+        spans = await find_ends(self._cluster, places, deadline)
+        by_place = {each.place: each for each in old}
+        for place in sorted(set(by_place) - set(places)):
+            self._leave(by_place[place])
+        # The old ones keep their indexes while rows of them are held.
+        rank, self._ranks = self._ranks, self._ranks + 1
+        for place in places:
+            replaced = by_place.get(place)
+            if replaced is not None:
+                self._leave(replaced)
+                index = rank * PARTITIONS_MAX + place.partition
+                self._welcome(view, Partition(index, place, view.topic_id, 0), spans, replaced)
+
+    def _leave(self, partition: Partition) -> None:
+        self._fetching.remove(partition)
+        self._out_of_range.discard(partition.index)
+        del self._by_place[partition.place]
+
+    async def _join(self, view: TopicView, deadline: Deadline) -> None:
+        """Read partitions that were not there before."""
+        places = [TopicPartition(view.name, each.partition) for each in view.partitions]
+        new = [place for place in places if place not in self._by_place]
+        spans = await find_ends(self._cluster, new, deadline) if new else {}
+        for place in new:
+            self.counts.partitions_added += 1
+            partition = Partition(self.index(place), place, view.topic_id, 0)
+            self._welcome(view, partition, spans, None)
+
+    def _welcome(
+        self,
+        view: TopicView,
+        partition: Partition,
+        spans: Mapping[TopicPartition, Span],
+        replaced: Partition | None,
+    ) -> None:
+        span = spans[partition.place]
+        partition.position, partition.end = span.start, span.end
+        history = Span(span.start, span.start)
+        index = None if replaced is None else replaced.index
+        self._tell([Joined(partition, history, span.start, index)])
+        number = partition.place.partition
+        (found,) = (each for each in view.partitions if each.partition == number)
+        self.adopt(partition, found, is_waited_for=False)
+
+    # Lost offsets.
+
+    async def _find_lost_offsets(self, deadline: Deadline) -> None:
+        """Go on where `auto.offset.reset` says, for those whose position is gone."""
+        lost = [each for each in self._by_place.values() if each.index in self._out_of_range]
+        if not lost:
+            return
+        spans = await find_ends(self._cluster, [each.place for each in lost], deadline)
+        reset = self._cluster.settings.auto_offset_reset
+        for partition in lost:
+            self._out_of_range.discard(partition.index)
+            span = spans[partition.place]
+            if span.start <= partition.position <= span.end:
+                self._flow.resume(partition.index)  # it was true for a moment only
+            elif reset in (EARLIEST, LATEST):
+                self._reset(partition, span.start if reset == EARLIEST else span.end)
+            else:
+                topic, number = partition.place
+                gone = OffsetGone(topic, number, partition.position, span.start, span.end)
+                self.give_up(partition, gone)
+
+    def _reset(self, partition: Partition, offset: int) -> None:
+        self.counts.offsets_reset += 1
+        partition.jump(offset)
+        self._tell([Moved(partition.index, partition.version, offset)])
+        self._flow.resume(partition.index, forget=True)

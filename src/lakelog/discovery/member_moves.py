@@ -1,0 +1,225 @@
+"""The moves that several events have in common: joining, losing, letting go, leaving. Pure."""
+
+from dataclasses import replace
+from typing import Final
+
+from lakelog.discovery.failures import (
+    DiscoveryError,
+    Fenced,
+    GroupRefused,
+    PollTimeoutExceeded,
+    SecurityError,
+)
+from lakelog.discovery.member_state import DESCRIBES_MAX, Member, Phase
+from lakelog.discovery.membership_values import (
+    Announce,
+    Effect,
+    Fail,
+    ForgetCoordinator,
+    Join,
+    Leave,
+    Lost,
+    Publish,
+    Reported,
+    Revoked,
+    StateChanged,
+)
+from lakelog.discovery.node import NodeState
+from lakelog.discovery.node_limits import check_metadata
+from lakelog.discovery.user_data import digest, encode_node
+from lakelog.model.errors import ErrorCode
+
+Step = tuple[Member, tuple[Effect, ...]]
+"""What a member becomes, and what is to be done, in order."""
+
+_FORBIDDEN: Final = {
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "this user may not read the group (READ on GROUP)",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "this user may not see the topics (DESCRIBE on TOPIC)",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "the cluster forbids it to this user",
+    ErrorCode.SASL_AUTHENTICATION_FAILED: "the cluster refuses the credentials",
+}
+_REFUSALS: Final = {
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: (
+        "its members share partitions in another way; discovery needs a group of its own"
+    ),
+    ErrorCode.INVALID_GROUP_ID: "the group id is not legal",
+    ErrorCode.INVALID_SESSION_TIMEOUT: (
+        "the broker does not allow this session_timeout (group.min.session.timeout.ms and"
+        " group.max.session.timeout.ms)"
+    ),
+    ErrorCode.GROUP_MAX_SIZE_REACHED: "it is full (group.max.size)",
+    ErrorCode.UNSUPPORTED_VERSION: "the broker does not speak this protocol",
+    ErrorCode.INVALID_REQUEST: "the broker calls the request invalid",
+}
+
+
+def join(member: Member, reason: str, *, attempt: int = 0) -> Step:
+    """Send JoinGroup with all that the member claims now."""
+    stated: tuple[Effect, ...] = ()
+    if member.generation < 0:
+        member, stated = with_state(member, NodeState.JOINING)
+    member = replace(member, phase=Phase.JOINING, claimed=member.claims, candidates=())
+    return member, (*stated, Join(member.member_id, member.subscription(), attempt, reason))
+
+
+def settle(member: Member) -> Step:
+    """Join again if others wait for what was let go, or the plan is older than an announcement."""
+    if member.phase is not Phase.SETTLED:
+        return member, ()
+    if not member.releasing and _is_awaited(member):
+        return join(member, "let go of what others are to get")
+    announced = digest(member.user_data)
+    if member.facts is None or member.facts.seen == announced:
+        return replace(member, nudged=b""), ()
+    if member.nudged == announced:
+        return member, ()
+    return join(replace(member, nudged=announced), "what the node announces has changed")
+
+
+def let_go(member: Member, number: int) -> Step:
+    """The owner has let go of what it was told."""
+    left = tuple(each for each in member.releasing if each.number != number)
+    member = replace(member, releasing=left)
+    if member.phase is Phase.LEAVING and not left:
+        return member, (Leave(member.member_id),)
+    return settle(member)
+
+
+def lose(member: Member) -> Step:
+    """Give up all that is held: it may be another node's."""
+    effects: tuple[Effect, ...] = (Publish(Lost(member.held)),) if member.held else ()
+    lost = replace(member, held=(), releasing=(), generation=-1)
+    lost, stated = with_state(lost, NodeState.JOINING)
+    return lost, (*effects, *stated)
+
+
+def lose_coordinator(member: Member, reason: str) -> Step:
+    """Look for the coordinator again, and go on where the member was."""
+    if member.phase is Phase.SETTLED:
+        suspected, stated = with_state(member, NodeState.SUSPECTED)
+        unlisted = DESCRIBES_MAX if not member.is_listed else member.describes
+        suspected = replace(suspected, trouble=reason, describes=unlisted)
+        return suspected, (ForgetCoordinator(), *stated)
+    member, effects = _retry(member, reason)
+    return member, (ForgetCoordinator(), *effects)
+
+
+def refuse(member: Member, code: int) -> Step:
+    """What an error code of the coordinator means for the member."""
+    match code:
+        case ErrorCode.REBALANCE_IN_PROGRESS:
+            result = join(member, "the group rebalances")
+        case ErrorCode.UNKNOWN_MEMBER_ID | ErrorCode.ILLEGAL_GENERATION:
+            result = _rejoin(member, code)
+        case ErrorCode.NOT_COORDINATOR | ErrorCode.COORDINATOR_NOT_AVAILABLE:
+            result = lose_coordinator(member, ErrorCode(code).name)
+        case ErrorCode.FENCED_INSTANCE_ID:
+            result = fail(member, Fenced(member.node.node_id))
+        case _ if code in _FORBIDDEN:
+            result = fail(member, SecurityError(_FORBIDDEN[ErrorCode(code)]))
+        case _ if code in _REFUSALS:
+            result = fail(member, GroupRefused(member.group_id, _REFUSALS[ErrorCode(code)]))
+        case _ if member.phase is Phase.SETTLED:
+            result = with_state(replace(member, trouble=_name(code)), NodeState.SUSPECTED)
+        case _:
+            result = _retry(member, _name(code))
+    return result
+
+
+def stop(member: Member) -> Step:
+    """Leave: first the owner lets go of everything, then LeaveGroup is sent."""
+    if member.phase is Phase.LEAVING:
+        return member, ()
+    if member.phase in (Phase.OUTSIDE, Phase.OVERDUE):
+        return with_state(replace(member, phase=Phase.GONE), NodeState.LEFT)
+    member, stated = with_state(replace(member, phase=Phase.LEAVING), NodeState.DRAINING)
+    effects = list(stated)
+    if member.held:
+        told = Revoked(member.held, member.revocations)
+        effects.append(Publish(told))
+        member = replace(
+            member,
+            held=(),
+            releasing=(*member.releasing, told),
+            revocations=member.revocations + 1,
+        )
+    if not member.releasing:
+        effects.append(Leave(member.member_id))
+    return member, tuple(effects)
+
+
+def overdue(member: Member) -> Step:
+    """Leave because a callback does not return: others shall not wait for this node."""
+    if member.phase is Phase.LEAVING and member.releasing:
+        return replace(member, releasing=()), (Leave(member.member_id),)
+    if member.phase not in (Phase.JOINING, Phase.SYNCING, Phase.SETTLED):
+        return member, ()
+    failure = PollTimeoutExceeded(
+        "a callback ran longer than max_poll_interval, so this node left the group; it joins again"
+        " when the callback returns. Do less in it, or raise max_poll_interval"
+    )
+    lost, effects = lose(member)
+    lost = replace(lost, phase=Phase.OVERDUE, member_id="", trouble=str(failure))
+    return lost, (Publish(Reported(failure)), *effects, Leave(member.member_id))
+
+
+def announce(member: Member, event: Announce) -> Step:
+    """Say something new about the node; the same bytes as before are nothing new."""
+    check_metadata(event.metadata)
+    state = NodeState.DRAINING if event.is_draining else NodeState.JOINING
+    node = replace(member.node, metadata=event.metadata, state=state)
+    announced = encode_node(node)
+    if announced == member.user_data:
+        return member, ()
+    member = replace(member, node=node, user_data=announced)
+    if member.phase is Phase.SETTLED:
+        return join(member, "what the node announces has changed")
+    return member, ()
+
+
+def fail(member: Member, failure: DiscoveryError) -> Step:
+    """End the membership."""
+    effects: tuple[Effect, ...] = (Publish(Lost(member.held)),) if member.held else ()
+    ended = replace(member, phase=Phase.GONE, held=(), releasing=(), trouble=str(failure))
+    ended, stated = with_state(ended, NodeState.LEFT)
+    return ended, (*effects, *stated, Fail(failure))
+
+
+def with_state(member: Member, state: NodeState) -> Step:
+    """Stand differently in the group, and say so if it is news."""
+    if member.state is state:
+        return member, ()
+    return replace(member, state=state), (Publish(StateChanged(state)),)
+
+
+def _is_awaited(member: Member) -> bool:
+    """Whether others wait until this member joins without what it claimed.
+
+    The leader says so, also to a process that has taken the place of the one that made the claim.
+    """
+    if member.facts is not None:
+        return member.facts.is_awaited
+    return bool(set(member.claimed) - set(member.held))
+
+
+def _rejoin(member: Member, code: int) -> Step:
+    """The coordinator no longer knows the member, or not in this generation."""
+    if code == ErrorCode.UNKNOWN_MEMBER_ID:
+        member = replace(member, member_id="")
+    attempt = member.attempts
+    lost, effects = lose(replace(member, attempts=attempt + 1, trouble=_name(code)))
+    joining, then = join(lost, _name(code), attempt=attempt)
+    return joining, (*effects, *then)
+
+
+def _retry(member: Member, reason: str) -> Step:
+    """Join again after a while, longer each time."""
+    attempts = member.attempts + 1
+    return join(replace(member, attempts=attempts, trouble=reason), reason, attempt=attempts)
+
+
+def _name(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"

@@ -1,0 +1,271 @@
+"""The session's own rules: one errand at a time, what counts as heard, what leaving gives up."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+import pytest
+
+from lakelog.client.backoff import Backoff
+from lakelog.clock import SeededEntropy, SystemClock
+from lakelog.discovery.config import KafkaDiscoveryConfig
+from lakelog.discovery.errands import Beat, Errand
+from lakelog.discovery.member_state import Phase, make_member
+from lakelog.discovery.membership_values import (
+    Announce,
+    CoordinatorLost,
+    CountsRead,
+    Describe,
+    Described,
+    Event,
+    HeartbeatAnswered,
+    Join,
+    Joined,
+    Leave,
+    LeaveAnswered,
+    ReadCounts,
+    StartAsked,
+    StopAsked,
+    Sync,
+    Synced,
+)
+from lakelog.discovery.news import Audience, News
+from lakelog.discovery.node import NodeMetadata, NodeState
+from lakelog.discovery.roster import RawMember
+from lakelog.discovery.session import Session, Times
+
+CONFIG = KafkaDiscoveryConfig(
+    node_id="a", topics=("t",), session_timeout=0.3, heartbeat_interval=0.02, max_poll_interval=60.0
+)
+LIMIT_S = 10.0
+MEMBER_ID = "a-1"
+
+
+class Coordinator:
+    """A messenger that answers as a coordinator of a group with one member would."""
+
+    def __init__(self) -> None:
+        self.errands: list[Errand] = []
+        self.metadata = b""
+        self.assignment = b""
+        self.generation = 0
+        self.aside_count = 0
+        self.counted = {"t": 2}
+        self.parked: asyncio.Event | None = None
+        """While it is there joins wait for it."""
+        self.beat: Callable[[], Awaitable[Event]] | None = None
+        self.under_way = 0
+
+    async def run(self, errand: Errand) -> Event:
+        assert self.under_way == 0, "one errand at a time"
+        self.under_way += 1
+        self.errands.append(errand)
+        try:
+            return await self._answer(errand)
+        finally:
+            self.under_way -= 1
+
+    async def _answer(self, errand: Errand) -> Event:
+        match errand:
+            case Join():
+                if self.parked is not None:
+                    await self.parked.wait()
+                self.generation += 1
+                self.metadata = errand.metadata
+                me = RawMember(MEMBER_ID, "a", errand.metadata)
+                return Joined(0, MEMBER_ID, self.generation, MEMBER_ID, members=(me,))
+            case ReadCounts():
+                return CountsRead(self.counted)
+            case Sync():
+                self.assignment = dict(errand.assignments)[MEMBER_ID]
+                return Synced(0, self.assignment)
+            case Describe():
+                me = RawMember(MEMBER_ID, "a", self.metadata, self.assignment)
+                return Described(0, "Stable", (me,))
+            case Beat():
+                return await self.beat() if self.beat is not None else HeartbeatAnswered(0)
+            case Leave():
+                return LeaveAnswered()
+
+    async def counts(self, topics: Sequence[str]) -> dict[str, int]:
+        return {topic: self.counted[topic] for topic in topics}
+
+    async def beat_aside(self, beat: Beat) -> int | None:
+        assert beat.member_id == MEMBER_ID
+        self.aside_count += 1
+        return 27
+
+    def forget_coordinator(self) -> None: ...
+
+    def kinds(self) -> list[str]:
+        return [type(errand).__name__ for errand in self.errands]
+
+
+class Scene:
+    """A session with its coordinator and its owner, on the running loop."""
+
+    def __init__(self) -> None:
+        self.coordinator = Coordinator()
+        self.audience = Audience()
+        member = make_member(CONFIG)
+        self.news = News(member, self.audience, SystemClock())
+        self.session = Session(
+            member,
+            self.coordinator,
+            self.news,
+            Times.of(CONFIG, topics_s=0.05, retry=Backoff(10, 100)),
+            clock=SystemClock(),
+            entropy=SeededEntropy("session"),
+        )
+
+    async def until(self, what: Callable[[], object]) -> None:
+        async with asyncio.timeout(LIMIT_S):
+            while not what():
+                await asyncio.sleep(0.002)
+
+
+def play(scene_of: Callable[[Scene], Awaitable[None]], *, start: bool = True) -> None:
+    """Run a scene; the session runs beside it and is cancelled at its end."""
+
+    async def work() -> None:
+        scene = Scene()
+        running = asyncio.ensure_future(scene.session.run())
+        if start:
+            scene.session.handle(StartAsked())
+            await scene.until(lambda: scene.news.member.nodes)
+        try:
+            await scene_of(scene)
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
+            scene.news.end()
+            assert scene.news.callbacks.close(LIMIT_S)
+
+    asyncio.run(work())
+
+
+def test_it_joins_plans_syncs_looks_and_beats() -> None:
+    async def scene(at: Scene) -> None:
+        await at.until(lambda: at.coordinator.kinds().count("Beat") >= 3)
+        assert at.coordinator.kinds()[:4] == ["Join", "ReadCounts", "Sync", "Describe"]
+        assert at.news.member.assigned_partitions == (0, 1)
+        assert at.news.state is NodeState.ACTIVE
+
+    play(scene)
+
+
+def test_a_heartbeat_counts_from_when_it_was_sent_not_from_its_answer() -> None:
+    async def scene(at: Scene) -> None:
+        lost: list[object] = []
+        at.audience.lost.add(lost.append)
+
+        async def late() -> Event:
+            await asyncio.sleep(2 * 0.3)  # longer than a session, as for a process that was stopped
+            return HeartbeatAnswered(0)
+
+        at.coordinator.beat = late
+        await at.until(lambda: lost)
+        assert lost == [(("t", 0), ("t", 1))]
+
+    play(scene)
+
+
+def test_no_answer_for_a_session_loses_the_partitions_and_joins_again() -> None:
+    async def scene(at: Scene) -> None:
+        async def gone() -> Event:
+            return CoordinatorLost("nobody answers")
+
+        at.coordinator.beat = gone
+        await at.until(lambda: at.news.state is NodeState.SUSPECTED)
+        assert at.news.member.held
+        assert at.news.last_failure is not None
+        assert "nobody answers" in str(at.news.last_failure)
+        at.coordinator.parked = asyncio.Event()
+        await at.until(lambda: not at.news.member.held)
+        at.coordinator.beat = None
+        at.coordinator.parked.set()
+        await at.until(lambda: at.news.member.held)
+        assert at.news.state is NodeState.ACTIVE
+
+    play(scene)
+
+
+def test_a_parked_join_outlasts_the_session_because_it_beats_aside() -> None:
+    async def scene(at: Scene) -> None:
+        at.coordinator.parked = asyncio.Event()
+        at.session.handle(Announce(NodeMetadata(cores=2)))
+        await at.until(lambda: at.coordinator.aside_count > 2 * 0.3 / 0.02)
+        assert at.news.member.phase is Phase.JOINING
+        assert at.news.member.held, "nothing was lost meanwhile"
+        at.coordinator.parked.set()
+        await at.until(lambda: at.news.member.phase is Phase.SETTLED)
+
+    play(scene)
+
+
+def test_leaving_gives_up_a_parked_join() -> None:
+    async def scene(at: Scene) -> None:
+        at.coordinator.parked = asyncio.Event()
+        at.session.handle(StartAsked())
+        await at.until(lambda: at.coordinator.under_way)
+        at.session.handle(StopAsked())
+        await asyncio.wait_for(at.news.left(), LIMIT_S)
+        assert at.coordinator.kinds() == ["Join", "Leave"]
+        assert at.news.state is NodeState.LEFT
+
+    play(scene, start=False)
+
+
+def test_a_node_that_never_asked_removes_nobody_when_it_leaves() -> None:
+    async def work() -> None:
+        scene = Scene()
+        scene.session.handle(StartAsked())
+        scene.session.handle(StopAsked())
+        running = asyncio.ensure_future(scene.session.run())
+        await asyncio.wait_for(scene.news.left(), LIMIT_S)
+        running.cancel()
+        await asyncio.wait([running])
+        assert scene.coordinator.kinds() == []
+
+    asyncio.run(work())
+
+
+def test_partitions_are_let_go_of_before_it_leaves() -> None:
+    async def scene(at: Scene) -> None:
+        order: list[str] = []
+        at.audience.revoked.add(lambda _: order.append(f"revoked {at.coordinator.kinds()[-1]}"))
+        at.session.handle(StopAsked())
+        assert not at.news.member.held, "out of sight at once"
+        await asyncio.wait_for(at.news.left(), LIMIT_S)
+        assert len(order) == 1
+        assert "Leave" not in order[0]
+        assert at.coordinator.kinds()[-1] == "Leave"
+
+    play(scene)
+
+
+def test_the_leader_sees_that_a_topic_has_grown() -> None:
+    async def scene(at: Scene) -> None:
+        changes: list[object] = []
+        at.audience.partition_count.add(changes.append)
+        at.coordinator.counted = {"t": 5}
+        await at.until(lambda: len(at.news.member.held) == 5)
+        await at.until(lambda: changes)
+        assert len(changes) == 1
+
+    play(scene)
+
+
+def test_a_bug_is_raised_not_swallowed() -> None:
+    async def work() -> None:
+        scene = Scene()
+
+        async def broken() -> Event:
+            raise ZeroDivisionError
+
+        scene.coordinator.beat = broken
+        scene.session.handle(StartAsked())
+        with pytest.raises(ZeroDivisionError):
+            await asyncio.wait_for(scene.session.run(), LIMIT_S)
+        scene.news.end()
+
+    asyncio.run(work())
