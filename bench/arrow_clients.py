@@ -36,6 +36,8 @@ class ReadJob(msgspec.Struct, frozen=True):
     records: int
     batch_rows: int = 100_000
     held_bytes: int = 256 << 20
+    is_loaded: bool = False
+    """Whether our compiled kernels are loaded before it begins: they would count as memory."""
 
 
 class ReadOutcome(msgspec.Struct, frozen=True):
@@ -103,7 +105,14 @@ class Tally:
 
 def by_lakelog(job: ReadJob, *, ordered: bool) -> ReadOutcome:
     """Ours."""
-    from lakelog.client import ConsumerManager, SourceTopic  # noqa: PLC0415 - one library a process
+    from lakelog.client import (  # noqa: PLC0415 - one library a process
+        ConsumerManager,
+        SourceTopic,
+        kernels,
+    )
+
+    if job.is_loaded:
+        kernels.load()
 
     def read(tally: Tally) -> None:
         with ConsumerManager(
@@ -127,8 +136,7 @@ def by_kafkars(job: ReadJob) -> ReadOutcome:
         manager = kafkars.ConsumerManager(
             {"bootstrap.servers": job.bootstrap, "group.id": "bench"},
             [kafkars.SourceTopic.from_earliest(job.topic)],
-            job.batch_rows,
-        )
+        )  # its own batch size: with larger ones it mostly comes to no end
         while tally.is_open():
             tally.add_batch(manager.poll(timeout_ms=POLL_MS))
 
