@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.client.certificates import KEY_PASSWORD
+from tests.client.feeding import FIRST_MS, Fed, create_topic, feed
 from tests.client.secured_kafka import (
     LISTENERS,
     MECHANISMS,
@@ -13,6 +14,7 @@ from tests.client.secured_kafka import (
     secured_kafka,
 )
 
+from lakelog.client import ConsumerManager, SourceTopic
 from lakelog.client.cluster import Cluster
 from lakelog.client.failures import (
     AuthenticationFailed,
@@ -209,3 +211,15 @@ def test_a_session_outlives_its_first_life_on_the_same_connection(
     others = thread.run(stay(), timeout_s=40)
     steps = 2 if mechanism == "PLAIN" else 3  # the handshake and the messages
     assert others >= 1 + 3 * steps  # ApiVersions, then at least three times the credentials
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_consumer_reads_in_order_over_sasl_ssl(kafka: SecuredKafka, mechanism: str) -> None:
+    topic = f"read-{mechanism}"
+    create_topic(kafka.plaintext, topic, 3)
+    feed(kafka.plaintext, topic, [Fed(at % 3, FIRST_MS + at, b"%d" % at) for at in range(3_000)])
+    config = {**kafka.config("SASL_SSL", mechanism), "group.id": topic}
+    with ConsumerManager(config, [SourceTopic.from_earliest(topic)]) as manager:
+        values = [value for batch in manager.priming() for value in batch["value"].to_pylist()]
+        assert manager.commit() == {(topic, partition): 1_000 for partition in range(3)}
+    assert values == [b"%d" % at for at in range(3_000)]
