@@ -14,11 +14,6 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import TypeVar
 
-from kafka.coordinator.assignors.sticky.sticky_assignor import (
-    StickyAssignorUserData,
-    StickyPartitionAssignor,
-)
-
 from bench.arena import Arena
 from bench.results import KAFKA, OURS, Metric, Sample
 from lakelog.client.backoff import Backoff
@@ -94,6 +89,11 @@ def check(assignment: Assignment, partitions: int) -> None:
 
 def assigned_by_peer(partitions: int, nodes: int) -> tuple[float, float]:
     """Milliseconds of both assignments by kafka-python's sticky assignor."""
+    from kafka.coordinator.assignors.sticky.sticky_assignor import (  # noqa: PLC0415 - it warns
+        StickyAssignorUserData,
+        StickyPartitionAssignor,
+    )
+
     cluster = SimpleNamespace(
         topics=lambda: {TOPIC},
         partitions_for_topic=lambda _: set(range(partitions)),

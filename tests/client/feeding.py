@@ -30,6 +30,14 @@ class Fed:
     headers: Sequence[tuple[str, bytes | None]] = ()
 
 
+def even(partitions: int, count: int, step_ms: int = 10) -> list[Fed]:
+    """Records of all partitions whose times interleave."""
+    return [
+        Fed(number % partitions, FIRST_MS + number * step_ms, b"%d" % number)
+        for number in range(count)
+    ]
+
+
 def create_topic(
     bootstrap: str, topic: str, partitions: int = 1, *, replicas: int = 1, **configs: str
 ) -> None:

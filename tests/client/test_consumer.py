@@ -1,8 +1,6 @@
 """The consumer against a broker of ours: what its users rely on, one claim after the other."""
 
 import random
-from collections.abc import Iterator
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -11,6 +9,7 @@ from tests.client.feeding import (
     Fed,
     assert_in_order,
     create_topic,
+    even,
     feed,
     keys_of,
     poll_rows,
@@ -18,7 +17,6 @@ from tests.client.feeding import (
     reading,
 )
 from tests.client.proof import prove
-from tests.reading.running import running_broker
 
 from lakelog.client import (
     MESSAGE_SCHEMA,
@@ -29,26 +27,6 @@ from lakelog.client.failures import BadConfig
 from lakelog.clock import SystemClock
 
 GROUP = {"group.id": "readers"}
-
-
-@pytest.fixture(scope="module")
-def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running_broker(Path(tmp_path_factory.mktemp("broker"))) as broker:
-        yield str(broker.running.address)
-
-
-@pytest.fixture
-def topic(request: pytest.FixtureRequest) -> str:
-    name: str = request.node.name
-    return "".join(letter if letter.isalnum() else "-" for letter in name)[:200]
-
-
-def even(partitions: int, count: int, step_ms: int = 10) -> list[Fed]:
-    """Records of all partitions whose times interleave."""
-    return [
-        Fed(number % partitions, FIRST_MS + number * step_ms, b"%d" % number)
-        for number in range(count)
-    ]
 
 
 def test_messages_are_released_in_timestamp_order_across_partitions(

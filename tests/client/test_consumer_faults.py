@@ -70,12 +70,6 @@ def broker(proxied: tuple[TamperingProxy, Broker]) -> Broker:
     return proxied[1]
 
 
-@pytest.fixture
-def topic(request: pytest.FixtureRequest) -> str:
-    name: str = request.node.name
-    return "".join(letter if letter.isalnum() else "-" for letter in name)[:200]
-
-
 def no_thread_is_left() -> None:
     names = {thread.name for thread in threading.enumerate()}
     assert not names & {"lakelog-consumer", "lakelog-decode"}

@@ -5,8 +5,6 @@ import gc
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,36 +13,16 @@ from tests.client.feeding import (
     FIRST_MS,
     Fed,
     create_topic,
+    even,
     feed,
     keys_of,
     poll_rows,
     prime,
     reading,
 )
-from tests.reading.running import running_broker
 
 from lakelog.client import ConsumerManager, SourceTopic
 from lakelog.client.failures import BadConfig, ClientFailure, Closed
-
-
-@pytest.fixture(scope="module")
-def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running_broker(Path(tmp_path_factory.mktemp("broker"))) as broker:
-        yield str(broker.running.address)
-
-
-@pytest.fixture
-def topic(request: pytest.FixtureRequest) -> str:
-    name: str = request.node.name
-    return "".join(letter if letter.isalnum() else "-" for letter in name)[:200]
-
-
-def even(partitions: int, count: int, step_ms: int = 10) -> list[Fed]:
-    """Records of all partitions whose times interleave."""
-    return [
-        Fed(number % partitions, FIRST_MS + number * step_ms, b"%d" % number)
-        for number in range(count)
-    ]
 
 
 def test_without_order_each_partition_stays_in_order(bootstrap: str, topic: str) -> None:

@@ -43,12 +43,6 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessBroker]:
         broker.kill()
 
 
-@pytest.fixture
-def topic(request: pytest.FixtureRequest) -> str:
-    name: str = request.node.name
-    return "".join(letter if letter.isalnum() else "-" for letter in name)[:200]
-
-
 def even(partitions: int, count: int) -> list[Fed]:
     return [Fed(at % partitions, FIRST_MS + at, b"%d" % at) for at in range(count)]
 
