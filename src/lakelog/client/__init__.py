@@ -1,7 +1,8 @@
 """Clients of any Kafka: connections, and records as Arrow in the order of their time.
 
 `ConsumerManager` reads topics as record batches of `MESSAGE_SCHEMA`, from where each `SourceTopic`
-says. Names are loaded when they are first used: Arrow is slow to import, and an extra.
+says; whatever goes wrong is a `ClientFailure`. Names are loaded when they are first used: Arrow is
+slow to import, and an extra.
 """
 
 from importlib import import_module
@@ -11,6 +12,20 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakelog.client.consumer import ConsumerManager
+    from lakelog.client.failures import (
+        AuthenticationFailed,
+        BadConfig,
+        BrokerError,
+        ClientFailure,
+        Closed,
+        CorruptBatch,
+        OffsetGone,
+        TimedOut,
+        UnknownTopic,
+        Unreachable,
+        Unsupported,
+        Untrusted,
+    )
     from lakelog.client.metrics import Metrics
     from lakelog.client.position import Snapshot
     from lakelog.client.source_topic import SourceTopic
@@ -21,17 +36,41 @@ if TYPE_CHECKING:
 __all__ = [
     "MESSAGE_SCHEMA",
     "PARTITION_STATE_SCHEMA",
+    "AuthenticationFailed",
+    "BadConfig",
+    "BrokerError",
+    "ClientFailure",
+    "Closed",
     "ConsumerManager",
+    "CorruptBatch",
     "Metrics",
+    "OffsetGone",
     "Snapshot",
     "SourceTopic",
+    "TimedOut",
+    "UnknownTopic",
+    "Unreachable",
+    "Unsupported",
+    "Untrusted",
 ]
 
 _MODULES = {
+    "AuthenticationFailed": "failures",
+    "BadConfig": "failures",
+    "BrokerError": "failures",
+    "ClientFailure": "failures",
+    "Closed": "failures",
     "ConsumerManager": "consumer",
+    "CorruptBatch": "failures",
     "Metrics": "metrics",
+    "OffsetGone": "failures",
     "Snapshot": "position",
     "SourceTopic": "source_topic",
+    "TimedOut": "failures",
+    "UnknownTopic": "failures",
+    "Unreachable": "failures",
+    "Unsupported": "failures",
+    "Untrusted": "failures",
 }
 _SCHEMAS = {
     "MESSAGE_SCHEMA": "message_schema",
