@@ -30,7 +30,7 @@ check: $(STAMP)  ## Format, lint, types, import contracts, tidy tests
 	$(BIN)/python -m pytest -q tests/tidy
 
 test: check  ## All checks and all tests
-	$(BIN)/python -m pytest -q --ignore=tests/tidy -n 2 --dist loadfile
+	$(BIN)/python -m pytest -q --ignore=tests/tidy
 
 format: $(STAMP)  ## Rewrite the sources in the house format
 	$(BIN)/ruff format .

@@ -144,7 +144,8 @@ def test_the_commands_of_a_shell_example_exist_with_their_flags(fence: Fence) ->
 def parse(arguments: list[str]) -> None:
     """Let click read the arguments, without running anything."""
     command: click.Command = cli
-    context = click.Context(cli, info_name="lakelog")
+    # With the group's own settings: click keeps what it makes of them with each command.
+    context = click.Context(cli, info_name="lakelog", **cli.context_settings)
     while isinstance(command, click.Group):
         name, *arguments = arguments
         found = command.get_command(context, name)

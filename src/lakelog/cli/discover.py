@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 HEAD: Final = ("node", "state", "cores", "domain", "partitions", "address", "version")
 IDS_SHOWN_MAX: Final = 8
 START_S: Final = 60.0
-LOOK_S: Final = 3600.0
-"""Without an end the wait for a change is cut into pieces: an endless one hears no signal."""
+LOOK_S: Final = 0.2
+"""So often it is looked whether a signal came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +120,18 @@ def discover(  # noqa: PLR0913 - one parameter for each option of the command
             metadata=NodeMetadata(cores=cores, failure_domain=failure_domain),
         )
     )
-    with _screen(as_json=as_json) as screen, _ended_by_signal():
-        _run(node, screen, duration_s=duration_s, timeout_s=timeout_s)
+    with _screen(as_json=as_json) as screen, _heard_signals() as signals:
+        end_s = None if duration_s is None else SystemClock().monotonic_s() + duration_s
+        _run(node, screen, signals, end_s=end_s, timeout_s=timeout_s)
 
 
 def _run(
-    node: "KafkaDiscovery", screen: Screen, *, duration_s: float | None, timeout_s: float
+    node: "KafkaDiscovery",
+    screen: Screen,
+    signals: "Signals",
+    *,
+    end_s: float | None,
+    timeout_s: float,
 ) -> None:
     """Show every change until the time is up, a signal comes, or the node's membership ends."""
     changed = threading.Event()
@@ -142,11 +148,11 @@ def _run(
         listen(heard)
     node.on_failure(failed)
     clock = SystemClock()
-    end_s = None if duration_s is None else clock.monotonic_s() + duration_s
     shown: View | None = None
     try:
         node.start(timeout_s)
-        while True:
+        signals.is_running = True
+        while not signals.is_asked:
             view = view_of(node)
             if view != shown:
                 screen.show(view)
@@ -157,7 +163,7 @@ def _run(
             left_s = LOOK_S if end_s is None else end_s - clock.monotonic_s()
             if left_s <= 0:
                 return
-            changed.wait(left_s)
+            changed.wait(min(left_s, LOOK_S))
             changed.clear()
     except KeyboardInterrupt:
         return  # the way to end it
@@ -299,21 +305,40 @@ def _screen(*, as_json: bool) -> Iterator[Screen]:
         yield Kept(live)
 
 
+@dataclass(slots=True)
+class Signals:
+    """What signals ask for.
+
+    While the node runs they are noted and no more: an exception out of a signal can strike between
+    the taking of a lock and the block that gives it back, and then leaving would wait for ever.
+    """
+
+    is_running: bool = False
+    is_asked: bool = False
+
+    def hear(self, number: int, frame: FrameType | None) -> None:
+        """Note the first one while the node runs; before that, and a second time, end at once."""
+        if self.is_asked or not self.is_running:
+            raise KeyboardInterrupt
+        self.is_asked = True
+
+
 @contextlib.contextmanager
-def _ended_by_signal() -> Iterator[None]:
+def _heard_signals() -> Iterator[Signals]:
     """SIGTERM ends it as Ctrl-C does; signals belong to the main thread."""
+    signals = Signals()
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield signals
         return
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:  # it stays as whoever began it in the background wanted
+            signal.signal(number, signals.hear)
     try:
-        yield
+        yield signals
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _taken(failures: list[Exception]) -> list[Exception]:
