@@ -162,7 +162,9 @@ def test_a_host_with_several_addresses_is_tried_at_each() -> None:
     async def run() -> None:
         async with scripted({}) as broker:
             connection = await dialer().connect(Endpoint("localhost", broker.endpoint.port))
+            assert connection.is_open
             await connection.close()
+            assert not connection.is_open
 
     asyncio.run(run())
 
