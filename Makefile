@@ -4,9 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 UV_VERSION := 0.13.7
+TWO_PROCESSES := -n 2 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help up check test demo bench compat sim fuzz mutants format clean
+.PHONY: help up check types style test proof demo bench compat sim fuzz mutants format clean
 
 help:  ## List the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -23,14 +24,22 @@ up: $(STAMP)  ## Start the embedded broker on 127.0.0.1:9092 (Ctrl+C stops it)
 	$(BIN)/lakelog up
 
 check: $(STAMP)  ## Format, lint, types, import contracts, tidy tests
+	@$(MAKE) --no-print-directory -j2 types style
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+style: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/tidy
 
-test: check  ## All checks and all tests
-	$(BIN)/python -m pytest -q --ignore=tests/tidy
+test: check  ## All checks and the tests, in minutes
+	$(BIN)/python -m pytest -q $(TWO_PROCESSES) -m 'not proof' --ignore=tests/tidy
+
+proof: $(STAMP)  ## Everything that is proved, in an hour or two; goes on where it was (DEEP=1: hours)
+	$(BIN)/python -m tests.proof $(if $(DEEP),--deep)
 
 format: $(STAMP)  ## Rewrite the sources in the house format
 	$(BIN)/ruff format .
@@ -59,4 +68,4 @@ mutants: $(STAMP)  ## Plant known bugs and see each one caught
 	$(BIN)/python -m tests.mutants
 
 clean:  ## Remove the environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .proof

@@ -16,6 +16,7 @@ from tests.broker.data_requests import (
 )
 from tests.broker.data_stage import Stage, batch, idempotent
 from tests.broker.whole import Stores, call, finish, run, whole_broker
+from tests.profiles import examples
 
 from lakelog.broker import fetch as fetch_api
 from lakelog.broker import list_offsets
@@ -188,7 +189,7 @@ longs = st.one_of(small, st.sampled_from([-(2**63), 2**63 - 1]))
 topics = st.sampled_from(["t", "u", "", "bad name!", "x" * 300])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     wants=st.lists(st.tuples(topics, st.lists(st.tuples(numbers, longs), max_size=4)), max_size=4),
     session=st.tuples(numbers, numbers),
@@ -231,7 +232,7 @@ def test_any_fetch_gets_an_answer_that_can_be_sent(
     assert sum(size > 0 for size in sizes(answer)) <= 2
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     parts=st.lists(
         st.tuples(topics, st.lists(st.tuples(numbers, st.integers(0, 9)), max_size=4)), max_size=4

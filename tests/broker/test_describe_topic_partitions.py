@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.broker.admin_stage import Scene, Stage, run
+from tests.profiles import examples
 from tests.topics.stage import Fault, make
 
 from lakelog.broker.describe_topic_partitions import PARTITIONS_MAX
@@ -133,7 +134,7 @@ def test_a_page_has_a_limit_of_its_own() -> None:
     run(scenario)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=5), st.integers(1, 7))
 def test_pages_together_show_every_partition_once(counts: list[int], limit: int) -> None:
     async def scenario(stage: Stage) -> None:

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from tests.profiles import examples
 
 from lakelog.broker.fetch_sessions import (
     EPOCH_MAX,
@@ -392,4 +393,6 @@ def marks(one: FetchPartitionData) -> tuple[int, int] | None:
 
 
 TestSessionModel = SessionModel.TestCase
-TestSessionModel.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestSessionModel.settings = settings(
+    max_examples=examples(60), stateful_step_count=30, deadline=None
+)

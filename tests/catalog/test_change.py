@@ -34,6 +34,7 @@ from tests.catalog.replaced import (
     rewrite,
     small,
 )
+from tests.profiles import examples
 
 from lakelog.catalog.builtin import BuiltinCatalog
 from lakelog.catalog.port import DataFileFacts, Replacement
@@ -200,7 +201,7 @@ def manifest_count(catalog: BuiltinCatalog) -> int:
     return len(snapshot.manifests(table.io))
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_hundreds_of_replacements_keep_few_manifests_and_lose_nothing() -> None:
     async def work() -> None:
         there = await made()
@@ -226,7 +227,7 @@ def test_hundreds_of_replacements_keep_few_manifests_and_lose_nothing() -> None:
     run(work)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.data())
 def test_any_replacement_leaves_exactly_the_other_files_and_its_own(data: st.DataObject) -> None:
     async def work() -> None:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.catalog.kit import NAME, Fault, Place, Weather, appending, made, nth
 from tests.catalog.kit import advance as one_advance
+from tests.profiles import examples
 
 from lakelog.catalog.builtin import BuiltinCatalog
 from lakelog.catalog.guard import Malformed
@@ -258,7 +259,7 @@ def loop() -> Any:
         yield runner
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(data=st.data())
 def test_no_change_that_anybody_can_send_breaks_a_table(loop: asyncio.Runner, data: Any) -> None:
     async def scenario() -> None:

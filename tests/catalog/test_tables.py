@@ -147,7 +147,7 @@ def cost(weather: Weather) -> tuple[int, int]:
     return len(weather.asked), weather.sizes.total()
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_three_hundred_commits_cost_the_same_each() -> None:
     async def work() -> None:
         there = memory()

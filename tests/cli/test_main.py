@@ -67,7 +67,7 @@ def test_a_wrong_configuration_says_everything_at_once(command: Command, tmp_pat
     assert "did you mean broker.id?" in ran.err
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.timeout(300)
 def test_a_demo_runs_checks_and_tells(command: Command) -> None:
     ran = command("demo", "--records", "3000", "--json")

@@ -63,7 +63,6 @@ def test_without_a_cluster_nothing_is_started(tmp_path: Path) -> None:
     assert b"start a broker first" in ran.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_once_compacts_what_is_there_and_names_what_it_cannot(tmp_path: Path) -> None:
     http = free_port()
@@ -99,7 +98,7 @@ def events(process: "subprocess.Popen[str]") -> Iterator[dict[str, object]]:
         yield json.loads(line)
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.timeout(300)
 def test_up_runs_a_pipeline_beside_and_both_end_together(tmp_path: Path) -> None:
     process = serve("--http", f"127.0.0.1:{free_port()}", data=tmp_path, command="up")
@@ -123,7 +122,7 @@ def test_up_runs_a_pipeline_beside_and_both_end_together(tmp_path: Path) -> None
         process.communicate(timeout=PATIENCE_S)
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.timeout(300)
 def test_a_pipeline_ends_with_a_broker_that_was_killed(tmp_path: Path) -> None:
     process = serve("--http", f"127.0.0.1:{free_port()}", data=tmp_path, command="up")

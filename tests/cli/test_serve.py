@@ -268,7 +268,6 @@ async def create_topic(port: int) -> int:
         return (await client.call(request, CreateTopicsResponse)).topics[0].error_code
 
 
-@pytest.mark.slow
 def test_a_second_broker_with_the_same_id_is_refused_and_another_id_is_welcome(
     tmp_path: Path,
 ) -> None:

@@ -19,6 +19,7 @@ from tests.client.scripted import (
     read_request,
     scripted,
 )
+from tests.profiles import examples
 
 from lakelog.client.connection import Connection
 from lakelog.client.endpoint import Endpoint
@@ -294,7 +295,7 @@ class NoTransport(asyncio.Transport):
     def abort(self) -> None: ...
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.binary(min_size=1, max_size=60), max_size=8), st.booleans())
 def test_any_bytes_are_answers_or_a_named_failure(chunks: list[bytes], has_begun: bool) -> None:
     async def run() -> None:

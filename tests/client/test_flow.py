@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.profiles import examples
 
 from lakelog.client.flow import (
     CHUNK_BYTES_MIN,
@@ -276,7 +277,7 @@ def test_a_partition_that_is_not_waited_for_is_granted_nothing_beyond_the_memory
     assert made.plan(1, full, 0) is None
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.data())
 def test_memory_stays_bounded_and_the_least_partition_always_comes(data: st.DataObject) -> None:
     """A reader that gives out what all partitions have reached, whatever order answers come in."""

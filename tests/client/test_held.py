@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.client.row_cases import Scenario, at, fetched, in_numpy, scenarios
+from tests.profiles import examples
 
 from lakelog.client import held as held_module
 from lakelog.client.held import Held, Taken
@@ -220,7 +221,7 @@ def everything(scenario: Scenario) -> list[Key]:
     )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(scenarios())
 def test_what_goes_out_is_what_came_in_and_sorted_while_priming(scenario: Scenario) -> None:
     output, priming, held = drained(scenario)
@@ -229,7 +230,7 @@ def test_what_goes_out_is_what_came_in_and_sorted_while_priming(scenario: Scenar
     assert (held.row_count, held.byte_count, held.late_count) == (0, 0, 0)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(scenarios(with_cutoff=False), st.data())
 def test_without_a_cutoff_the_output_does_not_depend_on_the_arrivals(
     scenario: Scenario, data: st.DataObject
@@ -240,7 +241,7 @@ def test_without_a_cutoff_the_output_does_not_depend_on_the_arrivals(
     assert drained(again)[0] == everything(scenario)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(scenarios(with_cutoff=False))
 def test_late_rows_are_counted_when_memory_comes_first(scenario: Scenario) -> None:
     output, priming, held = drained(scenario, rule=squeezed(scenario.rule))
@@ -251,7 +252,7 @@ def test_late_rows_are_counted_when_memory_comes_first(scenario: Scenario) -> No
     assert held.late_count == late
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(scenarios(with_cutoff=False), st.integers(0, 60))
 def test_a_snapshot_at_any_moment_and_the_rest_of_it_are_everything_once(
     scenario: Scenario, taken_max: int

@@ -16,7 +16,7 @@ from tests.compat.groups.clusters import Cluster, kafka_cluster, our_cluster
 from lakelog.client import ConsumerManager, SourceTopic
 from lakelog.client.failures import ClientFailure
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.proof
 
 PARTITIONS = 8
 COUNT = 40_000

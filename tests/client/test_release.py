@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from hypothesis import given, settings
 from tests.client.row_cases import Scenario, scenarios
+from tests.profiles import examples
 
 from lakelog.client.release import (
     ALL,
@@ -115,7 +116,7 @@ def keys(scenario: Scenario) -> list[Key]:
     )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(scenarios())
 def test_nothing_goes_before_a_row_that_should_precede_it_has_arrived(scenario: Scenario) -> None:
     missing, held, given_out = set(keys(scenario)), set[Key](), list[Key]()
@@ -137,7 +138,7 @@ def test_nothing_goes_before_a_row_that_should_precede_it_has_arrived(scenario: 
     assert bound == ALL
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(scenarios(with_cutoff=False))
 def test_without_a_cutoff_the_last_arrival_and_no_earlier_one_lets_all_go(
     scenario: Scenario,

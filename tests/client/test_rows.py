@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.client.row_cases import Row, at, fetched, in_numpy
+from tests.profiles import examples
 
 from lakelog.client.held import Held, Taken
 from lakelog.client.release import ALL
@@ -193,7 +194,7 @@ HEADERS = st.lists(st.tuples(st.text(max_size=4).map(str.encode), CONTENT), max_
 RECORDS = st.builds(Record, CONTENT, CONTENT, st.integers(-1, 9), HEADERS)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(
     st.lists(
         st.tuples(st.sampled_from([0, 1, 5]), st.lists(RECORDS, min_size=1, max_size=6)),

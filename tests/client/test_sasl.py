@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.client.scram_server import ScramServer
+from tests.profiles import examples
 
 from lakelog.client.failures import AuthenticationFailed
 from lakelog.client.sasl import (
@@ -47,7 +48,7 @@ def test_the_exchange_of_the_rfc_is_spoken_byte_for_byte(hash_name: str) -> None
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.sampled_from(["SCRAM-SHA-256", "SCRAM-SHA-512"]), TEXT, TEXT, st.binary(min_size=18))
 def test_both_sides_agree_for_any_name_and_password(
     mechanism: str, username: str, password: str, entropy: bytes

@@ -11,7 +11,6 @@ from tests.client.secured_kafka import (
     MECHANISMS,
     REAUTHENTICATION_MS,
     SecuredKafka,
-    secured_kafka,
 )
 
 from lakelog.client import ConsumerManager, SourceTopic
@@ -31,14 +30,13 @@ from lakelog.wire.messages.describe_cluster import (
 )
 from lakelog.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.proof
 TLS = [name for name, protocol in LISTENERS.items() if protocol.endswith("SSL")]
 
 
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
-    with secured_kafka(tmp_path_factory.mktemp("secured")) as running:
-        yield running
+@pytest.fixture
+def kafka(secured_apache_kafka: SecuredKafka) -> SecuredKafka:
+    return secured_apache_kafka
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.compaction.cleaning_world import RETENTION_MS, CompactedStream
+from tests.profiles import examples
 
 from lakelog.compaction import cleaning_worker
 from lakelog.compaction.cleaning_worker import scan
@@ -47,7 +48,7 @@ async def _act(stream: CompactedStream, action: tuple[str, object, object]) -> N
             raise AssertionError(action)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(_ACTIONS, min_size=4, max_size=14))
 def test_the_latest_record_of_each_key_stays_whatever_happens(
     actions: list[tuple[str, object, object]],

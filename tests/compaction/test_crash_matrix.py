@@ -1,24 +1,34 @@
-"""A part of the crash matrix: every effect of the ordinary course in every way, and some others.
+"""A part of the crash matrix: every effect of every story fails once, and some of the rest.
 
-`python -m tests.compaction.crash_matrix --pairs` runs all of it.
+`make proof` runs every single point and a sample of the pairs; `python -m
+tests.compaction.crash_matrix --pairs` runs all of it.
 """
 
 from pathlib import Path
 
 import pytest
-from tests.compaction.crash_matrix import Case, Story, attempt, pairs, singles
+from _pytest.mark import ParameterSet
+from tests.compaction.crash_matrix import Case, attempt, pairs, singles
+from tests.profiles import sampled
 
 from lakelog.compaction.saga import EFFECTS
 
 PAIR_STEP = 499
 """A prime, so that the pairs taken are of all kinds."""
 
-SAMPLE_STEP = 4
-SAMPLED = (Story.REWRITTEN, Story.CLEANED, Story.UNREADABLE, Story.SEGMENT)
-SINGLES = [
-    *(case for case in singles() if case.story not in SAMPLED),
-    *[case for case in singles() if case.story in SAMPLED][::SAMPLE_STEP],
-]
+PAIRS_IN_TEST_STEP = 6
+
+
+def points() -> list[ParameterSet]:
+    """Each effect of each story in one way, the ways in turn; the others for `make proof`."""
+    ways: dict[tuple[str, str], list[Case]] = {}
+    for case in singles():
+        ways.setdefault((case.story, case.points[0].effect), []).append(case)
+    return [
+        pytest.param(case, marks=() if number == turn % len(cases) else pytest.mark.proof)
+        for turn, cases in enumerate(ways.values())
+        for number, case in enumerate(cases)
+    ]
 
 
 def test_the_matrix_has_a_point_for_every_effect() -> None:
@@ -27,13 +37,11 @@ def test_the_matrix_has_a_point_for_every_effect() -> None:
     assert {point.effect for case in pairs() for point in case.points} == reached
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("case", SINGLES, ids=str)
+@pytest.mark.parametrize("case", points(), ids=str)
 def test_an_effect_that_fails_changes_nothing_in_the_end(case: Case, tmp_path: Path) -> None:
     assert attempt(case, tmp_path)[1] == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("case", [*pairs()][::PAIR_STEP], ids=str)
+@pytest.mark.parametrize("case", sampled([*pairs()][::PAIR_STEP], PAIRS_IN_TEST_STEP), ids=str)
 def test_two_effects_that_fail_change_nothing_in_the_end(case: Case, tmp_path: Path) -> None:
     assert attempt(case, tmp_path)[1] == []

@@ -14,8 +14,7 @@ ROUND_S_MAX = 60.0
 """A few seconds on two idle cores; what is caught here is work that grows with its square."""
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("topics", [1, 100])
+@pytest.mark.parametrize("topics", [1, pytest.param(100, marks=pytest.mark.proof)])
 def test_a_thousand_tiny_streams_are_one_round(topics: int, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with sqlite_place(tmp_path) as place:

@@ -22,6 +22,7 @@ from tests.compaction.table_files import (
     rewriting,
     table_of,
 )
+from tests.profiles import examples
 from tests.records.table_cases import hostile_batches, rows_of, stored_batches
 
 from lakelog.clock import SystemClock
@@ -129,7 +130,7 @@ def test_one_file_alone_comes_out_byte_by_byte() -> None:
     asyncio.run(scenario())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(stored_batches().filter(len), st.data())
 def test_any_rows_survive_and_only_those_that_are_kept(
     batches: list[tuple[int, memoryview]], data: st.DataObject

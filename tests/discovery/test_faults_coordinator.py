@@ -83,7 +83,7 @@ def test_stopping_while_nobody_answers_ends_within_the_session(behind: Stand, pr
         assert node.state is NodeState.LEFT
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_when_the_coordinator_is_killed_another_broker_takes_over(tmp_path: Path) -> None:
     with our_cluster(tmp_path, 2, session_ms=6000) as cluster:
         stand = Stand("ours", cluster.bootstrap)
@@ -108,7 +108,7 @@ def test_when_the_coordinator_is_killed_another_broker_takes_over(tmp_path: Path
                 assert all(part <= set(before) for part, before in zip(kept, held, strict=True))
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_when_kafka_is_killed_and_comes_back_the_nodes_go_on(tmp_path: Path) -> None:
     try:
         place = KafkaPlace.prepare(find_peer(), tmp_path)

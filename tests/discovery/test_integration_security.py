@@ -1,12 +1,11 @@
 """Discovery on a cluster that encrypts and asks who one is: SASL_SSL against a real Kafka."""
 
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.client.secured_kafka import MECHANISMS, PASSWORD, USERNAME, SecuredKafka, secured_kafka
+from tests.client.secured_kafka import MECHANISMS, PASSWORD, USERNAME, SecuredKafka
 from tests.discovery.nodes import await_agreement, configured
 from tests.discovery.stands import Stand
 
@@ -18,15 +17,16 @@ from lakelog.discovery import (
     SecurityError,
 )
 
+pytestmark = pytest.mark.proof
+
 WAIT_S_MAX = 30.0
 SESSION_S = 6.0
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
-    with secured_kafka(tmp_path_factory.mktemp("secured")) as running:
-        Stand("secured", running.plaintext).create(secret=6)
-        yield running
+def kafka(secured_apache_kafka: SecuredKafka) -> SecuredKafka:
+    Stand("secured", secured_apache_kafka.plaintext).create(secret=6)
+    return secured_apache_kafka
 
 
 def config(kafka: SecuredKafka, node_id: str, mechanism: str) -> KafkaDiscoveryConfig:

@@ -3,7 +3,6 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pytest
 from tests.docs.cells import Cell, cells, run_cells
 from tests.docs.pages import DOCS
 from tests.reading.running import Broker, running_broker
@@ -35,7 +34,6 @@ def test_the_page_of_the_ordered_consumer_is_true(tmp_path: Path) -> None:
         run_page(cells(DOCS / "client.md", "client"), broker)
 
 
-@pytest.mark.slow
 def test_the_page_of_discovery_is_true(tmp_path: Path) -> None:
     with running_broker(tmp_path) as broker:
         broker.create("clicks", 5)

@@ -15,7 +15,7 @@ from tests.spark.conftest import spark
 __all__ = ["spark"]
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.timeout(400)
 def test_the_tour_is_true(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "tour"

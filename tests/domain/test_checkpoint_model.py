@@ -5,6 +5,7 @@ from hypothesis import given, note, settings
 from tests.domain.dump import dump_state
 from tests.domain.scripts import Step, Upkeep, scripts
 from tests.domain.test_machine_model import Pair, run
+from tests.profiles import examples
 
 from lakelog.domain import pages as pages_module
 from lakelog.domain.checkpoint import (
@@ -55,7 +56,7 @@ def reloaded(checkpoint: Checkpoint) -> DomainState:
     )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(scripts)
 def test_a_reloaded_state_goes_on_byte_for_byte_like_the_live_one(script: list[Step]) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -79,7 +80,7 @@ def follow(script: list[Step]) -> None:
             other = reloaded(checkpoint_of(other))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(scripts)
 def test_a_checkpoint_keeps_the_meaning(script: list[Step]) -> None:
     state = run(script).state

@@ -5,6 +5,7 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.domain.build import B, commit_of, create_of, idempotent
+from tests.profiles import examples
 
 from lakelog.domain.envelope import OVERHEAD_BYTES_MAX, Record, Stamp, decode_record, encode_record
 from lakelog.domain.events import Barrier, Event, Hello
@@ -78,7 +79,7 @@ def test_a_writer_that_is_no_text_is_corrupt() -> None:
         decode_record(resealed(data), level_max=1)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.binary(max_size=80), st.integers(0, 120))
 def test_garbage_behind_a_right_checksum_is_corrupt(garbage: bytes, place: int) -> None:
     data = bytearray(encode_record(Record("ab", Stamp(1, 2), 1, (create_of(1, 2),))))

@@ -10,6 +10,7 @@ from tests.domain.build import create_of, outcome_rows
 from tests.domain.dump import dump_model, dump_state
 from tests.domain.model import Model
 from tests.domain.scripts import Step, Upkeep, Write, record_of, scripts
+from tests.profiles import examples
 
 from lakelog.domain import judge as judge_module
 from lakelog.domain import writes as writes_module
@@ -117,19 +118,19 @@ def run(
         return pair
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(scripts, st.sampled_from((0, 3, 24)))
 def test_apply_does_what_the_naive_model_does(script: list[Step], few: int) -> None:
     run(script, few=few)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(scripts)
 def test_apply_does_what_the_naive_model_does_when_producers_are_full(script: list[Step]) -> None:
     run(script, producers_max=3)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(scripts)
 def test_apply_does_what_the_naive_model_does_when_applications_are_full(
     script: list[Step],
@@ -137,7 +138,7 @@ def test_apply_does_what_the_naive_model_does_when_applications_are_full(
     run(script, applications_max=1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(scripts, scripts)
 def test_a_frozen_copy_is_not_changed_by_later_records(
     before: list[Step], after: list[Step]

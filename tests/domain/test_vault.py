@@ -12,6 +12,7 @@ from tests.domain.dump import dump_state
 from tests.domain.scripts import Step, scripts
 from tests.domain.test_checkpoint_model import checkpoint_of
 from tests.domain.test_machine_model import Pair
+from tests.profiles import examples
 
 from lakelog.domain import pages as pages_module
 from lakelog.domain.checkpoint import digest
@@ -68,7 +69,7 @@ def moved(domain: Domain) -> DomainState:
     return domain.state.frozen()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(scripts)
 def test_a_checkpoint_of_changed_pages_is_the_checkpoint_of_the_whole_state(
     script: list[Step],

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.domain.build import B, Domain, commit_of, create_of, outcome_rows
 from tests.domain.dump import dump_state
 from tests.domain.test_checkpoint_model import checkpoint_of, reloaded
+from tests.profiles import examples
 
 from lakelog.domain import writes as writes_module
 from lakelog.domain.checkpoint import decode_manifest, encode_manifest
@@ -159,7 +160,7 @@ applications = st.dictionaries(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(applications, st.randoms(use_true_random=False))
 def test_rule_13_writes_are_canonical_in_a_checkpoint(
     found: dict[str, LastWrite], chance: random.Random

@@ -12,7 +12,7 @@ from tests.reading.running import Broker
 from examples import backfill, clickstream_sessions, late_join, word_count
 from lakelog.reading.read import read
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.proof, pytest.mark.timeout(300)]
 
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -15,6 +15,7 @@ from tests.groups.classic_model import (
     assign,
     event_of,
 )
+from tests.profiles import examples
 
 from lakelog.groups.classic import answer_join, answer_sync, judge_heartbeat
 from lakelog.groups.events import Expire
@@ -33,7 +34,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.integers(min_value=0, max_value=4), STEPS)
 def test_whatever_happens_the_invariants_hold_and_everybody_is_answered(
     count: int, steps: Sequence[tuple[str, Numbers]]
@@ -201,7 +202,7 @@ CHANGES = st.tuples(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.integers(min_value=0, max_value=5), st.lists(CHANGES, max_size=6))
 def test_a_membership_change_costs_at_most_two_generations(
     count: int, changes: list[tuple[str, int, list[int]]]
@@ -220,7 +221,7 @@ def test_a_membership_change_costs_at_most_two_generations(
         assert crowd.world.group.generation - before <= 2
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.integers(min_value=1, max_value=5), st.lists(CHANGES, max_size=6))
 def test_changes_in_the_middle_of_rebalances_cost_at_most_two_generations_each(
     count: int, changes: list[tuple[str, int, list[int]]]

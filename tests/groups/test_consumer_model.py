@@ -25,6 +25,7 @@ from tests.groups.consumer_build import (
     target_pairs,
 )
 from tests.groups.consumer_clients import Client
+from tests.profiles import examples
 
 from lakelog.groups.consumer import (
     ConsumerEvent,
@@ -46,7 +47,7 @@ CLIENTS = 5
 ROUNDS_MAX = 8
 """Join again, read otherwise, take the target; revoke, let go, be given; and two to spare."""
 SETTINGS = settings(
-    max_examples=60,
+    max_examples=examples(60),
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

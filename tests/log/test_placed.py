@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.log.placing import RULE, made
 from tests.log.world import batch
+from tests.profiles import examples
 
 from lakelog.domain.events import Commit
 from lakelog.log import placed
@@ -55,7 +56,7 @@ def test_an_object_that_is_what_its_commit_says_is_good() -> None:
     check(whole(sealed), sealed.commit)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 4), st.integers(0, 400)), min_size=1, max_size=30),
     st.integers(0, 500),

@@ -20,6 +20,7 @@ from tests.log.segments import (
 )
 from tests.log.tables import accepted, fetched_rows, read_all, tabled
 from tests.log.world import Node, World, batch, run
+from tests.profiles import examples
 from tests.records.table_cases import TIMESTAMPS_MS
 
 from lakelog.compaction.segment_tasks import SegmentResult
@@ -106,7 +107,7 @@ def test_one_answer_crosses_all_three_kinds_of_entries() -> None:
     run(scenario)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(
     edges=st.lists(st.integers(1, 29), unique=True, max_size=6).map(sorted),
     choices=st.lists(st.sampled_from(["wal", "segment", "table"]), min_size=7, max_size=7),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.proof, pytest.mark.timeout(300)]
 ROOT = Path(__file__).resolve().parents[2]
 
 

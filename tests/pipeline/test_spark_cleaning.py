@@ -3,7 +3,6 @@
 import asyncio
 from dataclasses import replace
 
-import pytest
 from tests.compaction.cleaning_world import RETENTION_MS, CompactedStream
 from tests.pipeline.conftest import Stage
 
@@ -13,8 +12,6 @@ from lakelog.compaction.tasks import CompactionFailure, Trouble
 from lakelog.config.stores import open_objects
 from lakelog.pipeline.spark_cleaning import SparkScanner
 from lakelog.pipeline.worker_store import StoreAddress
-
-pytestmark = pytest.mark.slow
 
 
 def scanner_of(stage: Stage) -> SparkScanner:

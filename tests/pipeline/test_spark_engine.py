@@ -28,8 +28,6 @@ from lakelog.pipeline.spark_engine import SparkEngine
 from lakelog.pipeline.worker_store import StoreAddress
 from lakelog.testing.s3_server import S3Server, s3_server, weed_binary
 
-pytestmark = pytest.mark.slow
-
 
 def tasks_of(
     stage: Stage, count: int, *, records: int = 3, batches: int = 1

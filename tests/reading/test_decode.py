@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.profiles import examples
 from tests.reading.stage import ALL, TOPIC_NAME, listed, values_of
 from tests.records.table_cases import ROOMY, rows_of, stored_batches
 
@@ -30,7 +31,7 @@ def reread(rows: pa.Table, sources: tuple[str, ...]) -> pa.Table:
 
 
 @given(stored_batches(), st.permutations(ALL), st.integers(1, len(ALL)), st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_any_columns_of_any_batches_are_what_a_consumer_reads(
     batches: list[tuple[int, memoryview]], order: list[str], count: int, from_file: bool
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.fuzz.records import TARGETS, mend
+from tests.profiles import examples
 
 from lakelog.model.errors import ErrorCode
 from lakelog.records import kernels
@@ -316,7 +317,7 @@ def test_timestamps_without_a_time_have_none_as_their_greatest() -> None:
     assert (result.min_timestamp_ms, result.max_timestamp_ms) == (-50, -1)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(seed=st.integers(0, 1 << 32))
 def test_hostile_batches_get_an_answer(seed: int) -> None:
     for target in TARGETS.values():

@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.profiles import examples
 
 from lakelog.records import kernels
 from lakelog.records.arrow import batches_from_table, records_schema, table_from_batches
@@ -26,7 +27,7 @@ rows = st.fixed_dictionaries(
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     made=st.lists(st.tuples(rows, st.integers(1, 3)), max_size=12),
     codec=st.sampled_from(Codec),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.fuzz.records import mutate
+from tests.profiles import examples
 from tests.records.fetched_cases import (
     ROOMY,
     Row,
@@ -49,7 +50,7 @@ def decode(
 
 
 @both
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(answer=answers(), start=st.integers(0, 60_000), own=st.booleans())
 def test_every_field_comes_back_from_the_first_offset_on(
     compiled: bool, answer: bytes, start: int, own: bool
@@ -339,7 +340,7 @@ def outcome_of(answer: memoryview | bytearray) -> list[Row] | None:
         return None
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(answer=answers(), chance=st.integers(0, 1 << 60).map(random.Random))
 def test_kernel_and_twin_agree_on_broken_records(answer: bytes, chance: random.Random) -> None:
     broken = broken_answer(answer, chance)
@@ -349,7 +350,7 @@ def test_kernel_and_twin_agree_on_broken_records(answer: bytes, chance: random.R
         assert outcome_of(broken) == by_twin
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(answer=answers(), chance=st.integers(0, 1 << 60).map(random.Random))
 def test_bytes_around_an_answer_change_nothing(answer: bytes, chance: random.Random) -> None:
     broken = broken_answer(answer, chance)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.fuzz.records import mutate
+from tests.profiles import examples
 from tests.records.fetched_cases import answers, both, joined, side
 
 from lakelog.records.build import BatchOptions, Record, build_batch
@@ -135,7 +136,7 @@ def test_a_part_is_the_batches_of_a_range() -> None:
     assert not batches.part(2, 2).is_cut
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(answer=answers(), chance=st.integers(0, 1 << 60).map(random.Random))
 def test_kernel_and_twin_agree_on_broken_answers(answer: bytes, chance: random.Random) -> None:
     broken = bytearray(answer or build_batch([ROW], BatchOptions(codec=Codec.LZ4)))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.profiles import examples
 
 from lakelog.records import ordering
 from lakelog.records.kernels import INT64_MAX, INT64_MIN
@@ -188,7 +189,7 @@ def test_the_compiled_order_is_the_stable_one(times: list[int]) -> None:
     assert stable_order(np.array(times, np.int64)).tolist() == expected
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(several(), st.integers(-5, 5) | st.just(INT64_MAX), st.integers(-1, 6), st.integers(1, 40))
 def test_both_choose_the_least_rows_within_the_limit(
     drawn: tuple[Sources, "Longs"], limit_ms: int, limit_index: int, rows_max: int
@@ -208,7 +209,7 @@ def test_both_choose_the_least_rows_within_the_limit(
         assert counts == [expected.count(number) for number in range(len(sources.each))]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(several())
 def test_both_merge_and_gather_the_same_rows(drawn: tuple[Sources, "Longs"]) -> None:
     sources, spans = drawn

@@ -8,6 +8,7 @@ from zlib import crc32
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.profiles import examples
 from tests.records.table_cases import hostile_batches
 
 from lakelog.model.failures import Corrupt
@@ -221,7 +222,7 @@ def test_an_index_that_does_not_fit_is_corrupt(entries: list[IndexEntry]) -> Non
         decode(memoryview(other))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     counts=st.lists(st.integers(1, 20), min_size=1, max_size=30),
     start=st.integers(0, 1 << 40),
@@ -240,7 +241,7 @@ def test_whatever_is_written_reads_back(counts: list[int], start: int, interval:
     assert all(gap >= interval for gap in gaps)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.binary(max_size=400), st.integers(0, 300), st.integers(0, 60))
 def test_no_bytes_do_anything_but_read_back_or_be_corrupt(noise: bytes, at: int, cut: int) -> None:
     data = golden()

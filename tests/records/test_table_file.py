@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.profiles import examples
 from tests.records.table_cases import ROOMY, hostile_batches, rows_of, stored_batches
 
 from lakelog.model.failures import Corrupt
@@ -50,7 +51,7 @@ def fetched(data: memoryview) -> list[tuple[int, memoryview]]:
     return found
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(batches=stored_batches(), row_group_bytes=st.sampled_from([1, 100, 1 << 20]))
 def test_records_come_back_from_a_file(
     batches: list[tuple[int, memoryview]], row_group_bytes: int
@@ -170,7 +171,7 @@ def test_rows_of_plain_columns_are_written_like_rows_of_views() -> None:
 _SOUND = written(ordinary(40, value_bytes=7), start=0, end=40)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(at=st.integers(0, len(_SOUND[0]) - 1), bit=st.integers(0, 7))
 def test_no_flipped_bit_is_served_or_ends_the_process(at: int, bit: int) -> None:
     data, facts = _SOUND

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import pyarrow_to_schema
 from pyiceberg.schema import assign_fresh_schema_ids, index_by_name
+from tests.profiles import examples
 from tests.records.table_cases import (
     ROOMY,
     TIMESTAMPS_MS,
@@ -57,7 +58,7 @@ def rebuilt(
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(
     batches=stored_batches(),
     cut=st.integers(0, 25),

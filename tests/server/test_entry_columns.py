@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from tests.domain.build import B, Domain, commit_of
 from tests.domain.scripts import Step, Upkeep, Write, record_of, scripts
 from tests.domain.test_machine_model import Pair
+from tests.profiles import examples
 
 from lakelog.domain.events import Swap
 from lakelog.domain.state import DomainState
@@ -86,7 +87,7 @@ def columns(found: object) -> list[tuple[int, ...]]:
     return list(zip(*lists, strict=True))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(scripts)
 def test_columns_are_the_entries_after_any_history(steps: Sequence[Step]) -> None:
     pair = Pair(producers_max=10**9)

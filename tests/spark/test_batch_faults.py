@@ -77,6 +77,7 @@ def test_a_damaged_object_is_named(spark: SparkSession, other: Broker) -> None:
 
 
 @pytest.mark.timeout(400)
+@pytest.mark.proof
 def test_a_killed_worker_is_replaced_and_rows_come_once() -> None:
     """In a process of its own: only a session that was started so tries tasks again."""
     done = subprocess.run(

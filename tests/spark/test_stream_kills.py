@@ -6,7 +6,7 @@ import pytest
 from tests.spark.stream_kills import kill_often
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.timeout(600)
 def test_a_stream_that_is_killed_ends_with_every_record_exactly_once(tmp_path: Path) -> None:
     said: list[str] = []

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.profiles import examples
 
 from lakelog.catalog.snapshot_page import (
     Head,
@@ -96,7 +97,7 @@ def brokers(draw: st.DrawFn) -> tuple[Broker, list[int]]:
     return written(order, live, draw(st.integers(1, 5))), numbers
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(brokers(), st.dictionaries(st.integers(0, 1), st.integers(-2, 320)))
 def test_the_newest_within_offsets_is_found_as_if_all_had_been_looked_at(
     made: tuple[Broker, list[int]], offsets: dict[int, int]
@@ -112,7 +113,7 @@ def test_the_newest_within_offsets_is_found_as_if_all_had_been_looked_at(
     assert (None if found is None else found.sequence_number) == max(expected, default=None)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(brokers())
 def test_a_look_at_everything_finds_each_once(made: tuple[Broker, list[int]]) -> None:
     broker, numbers = made
