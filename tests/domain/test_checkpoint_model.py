@@ -1,9 +1,9 @@
 """Rule 13: equal positions make equal bytes, and a reloaded state goes on like the live one."""
 
 import pytest
-from hypothesis import given, note, settings
+from hypothesis import example, given, note, settings
 from tests.domain.dump import dump_state
-from tests.domain.scripts import Step, Upkeep, scripts
+from tests.domain.scripts import Object, Send, Step, Upkeep, Write, scripts
 from tests.domain.test_machine_model import Pair, run
 from tests.profiles import examples
 
@@ -56,7 +56,12 @@ def reloaded(checkpoint: Checkpoint) -> DomainState:
     )
 
 
+TWO_FIT = (Send(1, 1, "giant", 1), Send(1, 1, "next", 3)) + (Send(1, 1, "retry", 2),) * 2
+"""Sequences come round within one window, so two of its batches fit the last retry."""
+
+
 @settings(max_examples=examples(120), deadline=None)
+@example([Write("a", "next", (Object(TWO_FIT, 0),))])
 @given(scripts)
 def test_a_reloaded_state_goes_on_byte_for_byte_like_the_live_one(script: list[Step]) -> None:
     with pytest.MonkeyPatch.context() as patch:

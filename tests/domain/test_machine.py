@@ -14,6 +14,7 @@ from tests.domain.build import (
 )
 from tests.domain.dump import dump_state
 
+from lakelog.domain import judge as judge_module
 from lakelog.domain.envelope import Record, Stamp, encode_record
 from lakelog.domain.events import (
     Barrier,
@@ -198,6 +199,18 @@ def test_a_batch_that_straddles_the_wrap_is_followed_by_its_remainder() -> None:
     domain.commit(idempotent(1, 0, count=SEQUENCE_LAST - 1))
     rows = domain.commit(idempotent(1, SEQUENCE_LAST - 1, count=5), idempotent(1, 3))
     assert verdicts(rows) == [Verdict.ACCEPTED] * 2
+
+
+@pytest.mark.parametrize("few", [0, 24])
+def test_of_two_batches_that_fit_a_retry_the_oldest_answers(
+    monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    """As Kafka's ProducerStateEntry.findDuplicateBatch, which takes the first of its deque."""
+    monkeypatch.setattr(judge_module, "FEW_BATCHES", few)
+    domain = Domain(1)
+    turn = (idempotent(1, 0, count=SEQUENCE_LAST - 2), idempotent(1, SEQUENCE_LAST - 2, count=3))
+    domain.commit(*turn, turn[0])  # the third is in sequence again, a whole turn later
+    assert domain.commit(turn[0]) == [(Verdict.DUPLICATE, 0, 1_000)]
 
 
 def test_an_unknown_producer_begins_at_zero_unless_it_may_have_expired() -> None:

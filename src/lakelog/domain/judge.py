@@ -177,6 +177,8 @@ def _admit(
     elif epoch != state.producers.epoch(found):
         verdict = _judge_epoch(epoch, state.producers.epoch(found), first)
     elif first == state.producers.expected(found):
+        # Kafka looks for a duplicate first. That differs only when five batches hold all 2^31
+        # sequences, and what is accepted from a client unpacks to 64 MiB at most.
         verdict = Verdict.ACCEPTED
     else:
         verdict = Verdict.OUT_OF_SEQUENCE
@@ -185,6 +187,7 @@ def _admit(
                 verdict = Verdict.DUPLICATE
                 judged.offsets[at] = batch.offset
                 judged.timestamps[at] = batch.timestamp_ms
+                break  # the oldest that fits, as Kafka's ProducerStateEntry looks for it
     judged.verdicts[at] = verdict
     if verdict is not Verdict.ACCEPTED:
         return False
