@@ -1,10 +1,11 @@
 """Requests of the data APIs in few words, and the way to read their answers."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
-from tests.broker.data_stage import Stage, batch, nothing_left_running, topic_id
+from tests.broker.data_stage import Stage, batch, topic_id
 from tests.broker.whole import finish
 
 from lakelog.broker import fetch as fetch_api
@@ -31,6 +32,15 @@ from lakelog.wire.schema import RecordParts
 ResultT = TypeVar("ResultT")
 Wants = Sequence[tuple[int, int]]
 Parts = Sequence[tuple[int, memoryview | None]]
+
+
+@contextmanager
+def nothing_left_running() -> Iterator[None]:
+    """Fail when the block leaves a task behind."""
+    before = asyncio.all_tasks()
+    yield
+    left = {task for task in asyncio.all_tasks() - before if not task.done()}
+    assert not left, left
 
 
 def run(work: Callable[[], Awaitable[ResultT]]) -> ResultT:

@@ -7,7 +7,6 @@ written that this one has not applied yet.
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
@@ -82,6 +81,7 @@ class MemoryLog:
         self.stale = False
         self.provable = True
         self.proofs = 0
+        self.proved_s = 0.0
         self.reads = 0
         self.no_room: Failure | None = None
         self.read_failure: Failure | None = None
@@ -96,6 +96,10 @@ class MemoryLog:
         if self.stale:
             raise Unavailable(f"no proof for the domain of {stream}")
 
+    def is_proved(self, stream: int, *, arrived_s: float) -> bool:
+        assert stream > 0
+        return self.proved_s >= arrived_s
+
     async def prove(self, streams: Iterable[int], *, arrived_s: float, deadline_s: float) -> None:
         assert list(streams)
         assert arrived_s <= deadline_s
@@ -103,6 +107,7 @@ class MemoryLog:
         if not self.provable:
             raise Unavailable("the store does not answer")
         self.proofs += 1
+        self.proved_s = max(self.proved_s, arrived_s)
         self.catch_up()
 
     def hand_over(
@@ -350,7 +355,8 @@ class Stage:
         return made
 
     def call(self, version: int) -> Call:
-        """A request of that version that came just now."""
+        """A request of that version that came just now, after all that was proved before."""
+        self.clock.monotonic += 1e-6
         return Call(
             version=version,
             client_id="test",
@@ -384,12 +390,3 @@ def idempotent(producer: int, epoch: int, sequence: int, *values: bytes) -> memo
     """A batch of an idempotent producer."""
     options = BatchOptions(producer_id=producer, producer_epoch=epoch, base_sequence=sequence)
     return batch(*values, options=options)
-
-
-@contextmanager
-def nothing_left_running() -> Iterator[None]:
-    """Fail when the block leaves a task behind."""
-    before = asyncio.all_tasks()
-    yield
-    left = {task for task in asyncio.all_tasks() - before if not task.done()}
-    assert not left, left

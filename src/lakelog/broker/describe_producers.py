@@ -3,13 +3,17 @@
 Lists the idempotent producers that a partition remembers. Without transactions
 `coordinator_epoch` and `current_txn_start_offset` are -1. A bad topic name is 17, an unknown
 topic or partition 3.
+
+The list is told after a proof of currency (rule 16): who looks for a producer that hangs must not
+hear that there is none.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from lakelog.broker.administration import Fault
 from lakelog.broker.call import Call
 from lakelog.broker.errors import Attempt
-from lakelog.broker.lookup import TopicFinder, check_count
+from lakelog.broker.lookup import TopicFinder, check_count, unproven_code
 from lakelog.model.errors import ErrorCode
 from lakelog.topics.names import fault
 from lakelog.wire.messages.describe_producers import (
@@ -26,41 +30,59 @@ if TYPE_CHECKING:
     from lakelog.topics.topic import Topic
 
 
+PROOF_S_MAX: Final = 10.0
+
+
 async def handle(
     broker: "Broker", call: Call, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
     """List the producers of each partition."""
-    del call
     check_count(topic.partition_indexes for topic in request.topics)
     finder = TopicFinder(broker, Attempt.READING)
+    topics = [await _find(finder, asked) for asked in request.topics]
+    streams = [
+        stream
+        for topic, asked in zip(topics, request.topics, strict=True)
+        if not isinstance(topic, Fault)
+        for index in asked.partition_indexes
+        if (stream := topic.stream(index)) is not None
+    ]
+    unproven = await unproven_code(
+        broker, streams, arrived_s=call.arrived_s, deadline_s=call.arrived_s + PROOF_S_MAX
+    )
     return DescribeProducersResponse(
-        topics=tuple([await _describe(broker, finder, topic) for topic in request.topics])
+        topics=tuple(
+            TopicResponse(
+                asked.name,
+                tuple(
+                    _partition(broker, topic, index, unproven) for index in asked.partition_indexes
+                ),
+            )
+            for topic, asked in zip(topics, request.topics, strict=True)
+        )
     )
 
 
-async def _describe(
-    broker: "Broker", finder: TopicFinder, asked: DescribeProducersTopicRequest
-) -> TopicResponse:
+async def _find(finder: TopicFinder, asked: DescribeProducersTopicRequest) -> "Topic | Fault":
+    """The topic, or what its partitions are answered with."""
     problem = fault(asked.name)
     if problem is not None:
-        reason = f"Topic name is invalid: {problem}"
-        partitions = tuple(
-            PartitionResponse(index, ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
-            for index in asked.partition_indexes
-        )
-        return TopicResponse(asked.name, partitions)
-    topic = await finder.find(asked.name)
-    return TopicResponse(
-        asked.name,
-        tuple(_partition(broker, topic, index) for index in asked.partition_indexes),
-    )
+        return Fault(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+    found = await finder.find(asked.name)
+    return Fault(found, None) if isinstance(found, ErrorCode) else found
 
 
-def _partition(broker: "Broker", topic: "Topic | ErrorCode", index: int) -> PartitionResponse:
-    if isinstance(topic, ErrorCode):
-        return PartitionResponse(index, topic)
+def _partition(
+    broker: "Broker", topic: "Topic | Fault", index: int, unproven: ErrorCode
+) -> PartitionResponse:
+    if isinstance(topic, Fault):
+        return PartitionResponse(index, topic.code, topic.message)
     stream = topic.stream(index)
-    if stream is None or broker.log.facts(stream) is None:
+    if stream is None:
+        return PartitionResponse(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if unproven:
+        return PartitionResponse(index, unproven)
+    if broker.log.facts(stream) is None:  # dropped a moment ago
         return PartitionResponse(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return PartitionResponse(
         index,

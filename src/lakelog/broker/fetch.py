@@ -10,11 +10,13 @@ data comes or `max_wait_ms` is over. A parked fetch does not hold up its connect
 place among the answers is kept. Unknown partitions wait with the others; alone they are answered
 at once (row 55).
 
-Data is served from any applied state. An answer without any record, OFFSET_OUT_OF_RANGE and a
-stream that is not there need a proof of currency that began after the request arrived (rule 16).
-It is asked for only when such an answer is about to be given: a parked fetch nearly always has it
-by then, from the tail's own rhythm. Without a proof the client hears 6 and looks elsewhere (rule
-17).
+Data is served from any applied state. A partition that is said to be empty, OFFSET_OUT_OF_RANGE
+and a stream that is not there need a proof of currency that began after the request arrived (rule
+16), also beside partitions with data: clients take an empty partition for its end. The proof is
+asked for only when such an answer is about to be given, and before data is read for it: a parked
+fetch nearly always has it by then, from the tail's own rhythm. An incremental answer with data
+leaves out what is not proved to be empty instead, because data should not wait for it. Without a
+proof the client hears 6 and looks elsewhere (rule 17).
 """
 
 from typing import TYPE_CHECKING, Final
@@ -22,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 from lakelog.broker.call import Answer, Call, Later
 from lakelog.broker.errors import Attempt, failure_code
 from lakelog.broker.fetch_read import Entry, Reading, never_read
-from lakelog.broker.fetch_sessions import Asked, Context, Key, Results
+from lakelog.broker.fetch_sessions import Asked, Context, Incremental, Key, Results
 from lakelog.broker.lookup import TopicFinder, check_count, epoch_code
 from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Failure
@@ -35,6 +37,7 @@ from lakelog.wire.messages.fetch import (
 
 if TYPE_CHECKING:
     from lakelog.broker.broker import Broker
+    from lakelog.log.watch import Watch
     from lakelog.topics.topic import Topic
 
 FIRST_VERSION_BY_ID: Final = 13
@@ -69,9 +72,11 @@ async def handle(broker: "Broker", call: Call, request: FetchRequest) -> Answer 
         return _refused_replica(broker, context, asked)
     fetch = _Fetch(broker, call, request, context)
     await fetch.open(asked)
-    await fetch.reading.read(deadline_s=fetch.deadline_s + READ_S_MAX)
-    if fetch.has_enough() and not fetch.reading.needs_proof:
-        return fetch.answer()
+    fetch.reading.look()
+    if not fetch.needs_proof():
+        await fetch.reading.read(deadline_s=fetch.deadline_s + READ_S_MAX)
+        if fetch.has_enough() and not fetch.needs_proof():
+            return fetch.answer()
     return Later(fetch.complete())
 
 
@@ -93,8 +98,8 @@ class _Fetch:
         "_arrived_s",
         "_broker",
         "_context",
+        "_in_full",
         "_min_bytes",
-        "_proven",
         "_request",
         "_version",
         "deadline_s",
@@ -111,7 +116,7 @@ class _Fetch:
         self._request = request
         self._version = call.version
         self._arrived_s = call.arrived_s
-        self._proven = False
+        self._in_full = not isinstance(context, Incremental)
         self._min_bytes = min(request.min_bytes, self._bytes_max())
         wait_ms = min(max(request.max_wait_ms, 0), WAIT_MS_MAX)
         self.deadline_s = call.arrived_s + wait_ms / 1000
@@ -142,6 +147,7 @@ class _Fetch:
         self.reading = Reading(
             self._broker.log,
             entries,
+            arrived_s=self._arrived_s,
             bytes_max=self._bytes_max(),
             committed=self._request.isolation_level != 0,
             version=self._version,
@@ -169,23 +175,28 @@ class _Fetch:
         reading = self.reading
         return reading.failed or reading.size_bytes >= self._min_bytes or not reading.streams
 
+    def needs_proof(self) -> bool:
+        """Whether an answer made now would claim what is not proved."""
+        return self.reading.needs_proof(in_full=self._in_full)
+
     async def complete(self) -> FetchResponse:
         """Wait for enough data or the end of the time, and answer."""
         reading = self.reading
         with self._broker.log.watch(reading.streams) as watch:
+            # After the watch began: it tells of every change since then.
+            reading.look()
             while True:
-                # After the watch began: a change since then ends the wait below.
+                # Before the data is read, so that it is read once.
+                if (reading.has_data or self._is_over()) and self.needs_proof():
+                    await self._prove(watch)
                 await reading.read(deadline_s=self.deadline_s + READ_S_MAX)
-                if not self._is_over():
-                    changed = False
-                    while not changed and not self._time_is_over():
-                        changed = await watch.wait(min(self._left_s(), LOOK_UP_S))
-                    if changed:
-                        continue
-                if not reading.needs_proof or self._proven:
-                    return self.answer()
-                if not await self._prove():
-                    return self.answer()
+                if self._is_over():
+                    if not self.needs_proof():
+                        return self.answer()
+                    continue
+                while not watch.changed and not self._time_is_over():
+                    await watch.wait(min(self._left_s(), LOOK_UP_S))
+                reading.look(watch.take())
 
     def _is_over(self) -> bool:
         return self.has_enough() or self._time_is_over()
@@ -196,25 +207,21 @@ class _Fetch:
     def _time_is_over(self) -> bool:
         return self._left_s() <= 0 or self._broker.fetch_sessions.draining
 
-    async def _prove(self) -> bool:
-        """Get a proof for what is about to be claimed, or take the claims back."""
-        now_s = self._broker.clock.monotonic_s()
+    async def _prove(self, watch: "Watch") -> None:
+        """Get a proof of what is about to be claimed, or take the claims back."""
+        reading, log = self.reading, self._broker.log
+        deadline_s = self._broker.clock.monotonic_s() + PROOF_S_MAX
         try:
-            await self._broker.log.prove(
-                self.reading.streams,
-                arrived_s=self._arrived_s,
-                deadline_s=max(self.deadline_s, now_s) + PROOF_S_MAX,
-            )
+            await log.prove(reading.unproven, arrived_s=self._arrived_s, deadline_s=deadline_s)
         except Failure as failure:
-            self.reading.refuse_claims(failure_code(failure, Attempt.READING))
-            return False
-        self._proven = True
-        return True
+            reading.refuse_unproven(failure_code(failure, Attempt.READING))
+        else:
+            reading.prove(watch.take())
 
     def answer(self) -> FetchResponse:
         """The answer made of the last pass."""
         self._broker.metrics.fetched_bytes.inc(self.reading.size_bytes)
-        return _respond(self._broker, self._context, self.reading.results())
+        return _respond(self._broker, self._context, self.reading.results(in_full=self._in_full))
 
 
 def _respond(broker: "Broker", context: Context, results: Results) -> FetchResponse:

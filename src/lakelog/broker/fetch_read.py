@@ -1,14 +1,15 @@
-"""One pass over the partitions of a fetch: what can be read now, and what has to be said of the
-rest.
+"""The partitions of a fetch: what can be read now, and what has to be said of the rest.
 
-A pass looks at the marks of every partition, which costs little, and reads only where there is
-something to read. It may be repeated; each pass makes all results anew. `Reading` does not wait
-for data and proves nothing: it says what an answer made of it would claim.
+`look` compares the marks of partitions with what is asked, which costs little; `read` reads where
+there is something to read. Both may be repeated: `look` for the streams that changed, or whose
+emptiness was proved meanwhile. `Reading` does not wait for data and proves nothing: it says which
+partitions an answer would call empty, out of range or unknown without a proof (rule 16).
 
 Aborted transactions are null for read_uncommitted and empty for read_committed (row 7); a
 partition that was never read, because its topic is unknown, says an empty list, as Kafka's does.
 """
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from lakelog.broker.errors import Attempt, failure_code, read_code
@@ -21,15 +22,6 @@ from lakelog.wire.schema import RecordParts
 
 if TYPE_CHECKING:
     from lakelog.log.log import Log
-
-CLAIMS: Final = (
-    ErrorCode.NONE,
-    ErrorCode.OFFSET_OUT_OF_RANGE,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.UNKNOWN_TOPIC_ID,
-)
-"""What a partition without records says, and an older state may be wrong about. A stream that was
-made elsewhere a moment ago may not be known here yet, though its topic is."""
 
 STORAGE_ERROR_VERSION: Final = 6
 """Before it clients do not know KAFKA_STORAGE_ERROR and give up; they are told to look again."""
@@ -60,36 +52,52 @@ def never_read(partition: int, code: ErrorCode) -> FetchPartitionData:
 
 
 class Reading:
-    """The partitions of one fetch, and what the last pass found."""
+    """The partitions of one fetch, and what was last seen of each."""
 
     __slots__ = (
         "_aborted",
+        "_arrived_s",
         "_bytes_max",
         "_entries",
-        "_fixed_failed",
+        "_failed",
         "_live",
         "_log",
+        "_place_of",
+        "_ready",
+        "_refused",
         "_results",
+        "_unproven_empty",
+        "_unproven_errors",
         "_version",
-        "claims_absence",
-        "failed",
         "size_bytes",
     )
 
     def __init__(
-        self, log: "Log", entries: list[Entry], *, bytes_max: int, committed: bool, version: int
+        self,
+        log: "Log",
+        entries: list[Entry],
+        *,
+        arrived_s: float,
+        bytes_max: int,
+        committed: bool,
+        version: int,
     ) -> None:
         self._log = log
         self._entries = entries
+        self._arrived_s = arrived_s
         self._bytes_max = bytes_max
         self._version = version
         self._aborted: tuple[AbortedTransaction, ...] | None = () if committed else None
         self._results: list[FetchPartitionData | None] = [entry.fixed for entry in entries]
         self._live = [at for at, entry in enumerate(entries) if entry.stream >= 0]
-        self._fixed_failed = False
+        self._place_of: dict[int, int] = {}
+        # Places among the entries, by what was last seen there.
+        self._ready: set[int] = set()
+        self._failed: set[int] = set()
+        self._refused = False
+        self._unproven_empty: set[int] = set()
+        self._unproven_errors: set[int] = set()
         self.size_bytes = 0
-        self.failed = False
-        self.claims_absence = False
 
     @property
     def streams(self) -> list[int]:
@@ -97,15 +105,38 @@ class Reading:
         return [self._entries[at].stream for at in self._live]
 
     @property
-    def needs_proof(self) -> bool:
-        """Whether an answer would say that something is not there, or not any more (E1)."""
-        return bool(self._live) and (self.claims_absence or self.size_bytes == 0)
+    def failed(self) -> bool:
+        """Whether a partition has an error that its client hears at once."""
+        return self._refused or bool(self._failed)
 
-    def results(self) -> Results:
+    @property
+    def has_data(self) -> bool:
+        """Whether some partition has something to read."""
+        return bool(self._ready)
+
+    @property
+    def unproven(self) -> list[int]:
+        """The streams of which an answer would say that something is not there, unproved (E1)."""
+        places = sorted(self._unproven_empty | self._unproven_errors)
+        return [self._entries[at].stream for at in places]
+
+    def needs_proof(self, *, in_full: bool) -> bool:
+        """Whether an answer would claim what an older state may be wrong about (E1).
+
+        An answer that need not name every partition leaves out those whose emptiness is not
+        proved; but one that holds no records at all says that nothing came.
+        """
+        if self._unproven_errors:
+            return True
+        return bool(self._unproven_empty) and (in_full or not self._ready)
+
+    def results(self, *, in_full: bool) -> Results:
         """What was found, per partition and in order."""
         made: Results = []
-        for entry, data in zip(self._entries, self._results, strict=True):
-            assert data is not None, "results are asked for after a pass"
+        for at, (entry, data) in enumerate(zip(self._entries, self._results, strict=True)):
+            if not in_full and at in self._unproven_empty:
+                continue
+            assert data is not None, "results are asked for after a look"
             made.append((entry.key, data))
         return made
 
@@ -117,51 +148,71 @@ class Reading:
         self._results[at] = FetchPartitionData(
             partition, code, -1, aborted_transactions=self._aborted
         )
-        self.failed = True
+        self._failed.add(at)
 
     def refuse_for_good(self, codes: dict[int, ErrorCode]) -> None:
-        """Refuse partitions for all passes: they are not looked at again."""
+        """Refuse partitions whatever is seen later: they are not looked at again."""
         self._live = [at for at in self._live if at not in codes]
-        self._fixed_failed = bool(codes)
+        self._refused = bool(codes)
         for at, code in codes.items():
             self.refuse(at, code)
 
-    def refuse_claims(self, code: ErrorCode) -> None:
-        """Take back what needs a proof that could not be had; what was read stays."""
-        for at in self._live:
-            data = self._results[at]
-            assert data is not None, "claims are taken back after a pass"
-            if data.records == b"" and data.error_code in CLAIMS:
-                self.refuse(at, code)
-        self.claims_absence = False
+    def refuse_unproven(self, code: ErrorCode) -> None:
+        """Take back what needs a proof that could not be had; what can be read stays."""
+        for at in sorted(self._unproven_empty | self._unproven_errors):
+            self.refuse(at, code)
+        self._unproven_empty.clear()
+        self._unproven_errors.clear()
+
+    def prove(self, changed: Iterable[int]) -> None:
+        """Take in a proof of all that is unproved, and that only these streams changed meanwhile.
+
+        What was seen to be empty and has not changed is empty in the state that was proved. That a
+        stream was made is not told as a change, so errors are looked at again.
+        """
+        again = [self._entries[at].stream for at in sorted(self._unproven_errors)]
+        self._unproven_empty.clear()
+        self.look([*again, *changed])
+
+    def look(self, streams: Iterable[int] | None = None) -> None:
+        """See what is there: of these streams, or of all."""
+        if streams is None:
+            places: Iterable[int] = self._live
+        else:
+            if not self._place_of:
+                self._place_of = {self._entries[at].stream: at for at in self._live}
+            places = [self._place_of[stream] for stream in streams if stream in self._place_of]
+        for at in places:
+            self._look_at(at)
+
+    def _look_at(self, at: int) -> None:
+        for seen in (self._ready, self._failed, self._unproven_empty, self._unproven_errors):
+            seen.discard(at)
+        entry = self._entries[at]
+        facts = self._log.facts(entry.stream)
+        offset = entry.asked.fetch_offset
+        if facts is None:
+            self._fail(at, ReadStatus.UNKNOWN_STREAM)
+        elif offset == facts.head:
+            self._results[at] = self._found(entry, facts.head, facts.log_start, b"")
+            if not self._log.is_proved(entry.stream, arrived_s=self._arrived_s):
+                self._unproven_empty.add(at)
+        elif facts.log_start <= offset < facts.head:
+            self._ready.add(at)
+        else:
+            self._fail(at, ReadStatus.OUT_OF_RANGE)
 
     async def read(self, *, deadline_s: float) -> None:
-        """Look at every partition once and read what is there."""
+        """Read where something was seen."""
         self.size_bytes = 0
-        self.failed = self._fixed_failed
-        self.claims_absence = False
-        wanted: list[Wanted] = []
-        places: list[int] = []
-        facts_of, entries, results = self._log.facts, self._entries, self._results
-        for at in self._live:
-            entry = entries[at]
-            facts = facts_of(entry.stream)
-            offset = entry.asked.fetch_offset
-            if facts is None:
-                self._fail(at, ReadStatus.UNKNOWN_STREAM)
-            elif offset == facts.head:
-                results[at] = self._found(entry, facts.head, facts.log_start, b"")
-            elif facts.log_start <= offset < facts.head:
-                wanted.append(Wanted(entry.stream, offset, max(entry.asked.partition_max_bytes, 0)))
-                places.append(at)
-            else:
-                self._fail(at, ReadStatus.OUT_OF_RANGE)
-        if wanted:
-            await self._read_wanted(wanted, places, deadline_s)
-
-    async def _read_wanted(
-        self, wanted: list[Wanted], places: list[int], deadline_s: float
-    ) -> None:
+        if not self._ready:
+            return
+        places = sorted(self._ready)
+        wanted = []
+        for at in places:
+            entry = self._entries[at]
+            bytes_max = max(entry.asked.partition_max_bytes, 0)
+            wanted.append(Wanted(entry.stream, entry.asked.fetch_offset, bytes_max))
         try:
             fetched = await self._log.read(wanted, bytes_max=self._bytes_max, deadline_s=deadline_s)
         except Failure as failure:  # the store did not answer: the client asks again
@@ -169,16 +220,17 @@ class Reading:
             for at in places:
                 self.refuse(at, code)
             return
-        for at, one in zip(places, fetched, strict=True):
-            self._keep(at, one)
+        for at, data in zip(places, fetched, strict=True):
+            self._keep(at, data)
 
-    def _keep(self, at: int, one: Fetched) -> None:
-        if one.status is not ReadStatus.OK:
-            self._fail(at, one.status)
+    def _keep(self, at: int, data: Fetched) -> None:
+        if data.status is not ReadStatus.OK:
+            self._ready.discard(at)
+            self._fail(at, data.status)
             return
-        records = RecordParts(list(one.parts), one.size_bytes) if one.size_bytes else b""
-        self.size_bytes += one.size_bytes
-        self._results[at] = self._found(self._entries[at], one.head, one.log_start, records)
+        records = RecordParts(list(data.parts), data.size_bytes) if data.size_bytes else b""
+        self.size_bytes += data.size_bytes
+        self._results[at] = self._found(self._entries[at], data.head, data.log_start, records)
 
     def _found(
         self, entry: Entry, head: int, log_start: int, records: RecordParts | bytes
@@ -195,7 +247,12 @@ class Reading:
         )
 
     def _fail(self, at: int, status: ReadStatus) -> None:
-        by_id = isinstance(self._entries[at].key[0], bytes)
+        entry = self._entries[at]
+        by_id = isinstance(entry.key[0], bytes)
         self.refuse(at, read_code(status, by_id=by_id))
-        if status in (ReadStatus.OUT_OF_RANGE, ReadStatus.UNKNOWN_STREAM):
-            self.claims_absence = True
+        # A stream that was made elsewhere a moment ago may not be known here, though its topic is.
+        if status in (
+            ReadStatus.OUT_OF_RANGE,
+            ReadStatus.UNKNOWN_STREAM,
+        ) and not self._log.is_proved(entry.stream, arrived_s=self._arrived_s):
+            self._unproven_errors.add(at)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from lakelog.broker.call import Call
 from lakelog.broker.errors import Attempt, failure_code
-from lakelog.broker.lookup import TopicFinder, check_count, epoch_code
+from lakelog.broker.lookup import TopicFinder, check_count, epoch_code, unproven_code
 from lakelog.log.values import Found
 from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Failure
@@ -105,7 +105,12 @@ class _Lookup:
     async def answer(self) -> ListOffsetsResponse:
         """Look every partition up, in the order of the request."""
         topics = [(topic.name, await self._open(topic)) for topic in self._request.topics]
-        unproven = await self._prove([row.stream for _, rows in topics for row in rows])
+        unproven = await unproven_code(
+            self._broker,
+            (row.stream for _, rows in topics for row in rows),
+            arrived_s=self._call.arrived_s,
+            deadline_s=self._deadline_s,
+        )
         made = []
         for name, rows in topics:
             if not rows:
@@ -134,19 +139,6 @@ class _Lookup:
                 continue
             rows.append(_Row(partition, code=code))
         return rows
-
-    async def _prove(self, streams: list[int]) -> ErrorCode:
-        """The code for all partitions when their state cannot be shown to be current."""
-        asked = [stream for stream in streams if stream >= 0]
-        if not asked:
-            return ErrorCode.NONE
-        try:
-            await self._broker.log.prove(
-                asked, arrived_s=self._call.arrived_s, deadline_s=self._deadline_s
-            )
-        except Failure as failure:
-            return failure_code(failure, Attempt.READING)
-        return ErrorCode.NONE
 
     async def _respond(
         self, rows: list[_Row], unproven: ErrorCode

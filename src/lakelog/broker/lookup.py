@@ -33,6 +33,20 @@ def check_count(partitions: Iterable[Sized]) -> None:
         raise CloseConnection(f"{count} partitions in one request; at most {PARTITIONS_MAX}")
 
 
+async def unproven_code(
+    broker: "Broker", streams: Iterable[int], *, arrived_s: float, deadline_s: float
+) -> ErrorCode:
+    """The code for all these streams when their state cannot be shown to be current (rule 16)."""
+    asked = [stream for stream in streams if stream >= 0]
+    if not asked:
+        return ErrorCode.NONE
+    try:
+        await broker.log.prove(asked, arrived_s=arrived_s, deadline_s=deadline_s)
+    except Failure as failure:
+        return failure_code(failure, Attempt.READING)
+    return ErrorCode.NONE
+
+
 def epoch_code(current_leader_epoch: int) -> ErrorCode:
     """What a client hears of the epoch it takes for current: older 74, newer 75 (row 30)."""
     if current_leader_epoch in (NO_EPOCH, LEADER_EPOCH):

@@ -9,14 +9,12 @@ The end is given after a proof of currency: a consumer whose position is beyond 
 believes that data was lost (redpanda#5435).
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from lakelog.broker.call import Call
-from lakelog.broker.errors import Attempt, failure_code
-from lakelog.broker.lookup import TopicFinder, check_count, epoch_code
+from lakelog.broker.errors import Attempt
+from lakelog.broker.lookup import TopicFinder, check_count, epoch_code, unproven_code
 from lakelog.model.errors import ErrorCode
-from lakelog.model.failures import Failure
 from lakelog.model.ids import LEADER_EPOCH
 from lakelog.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochEndOffset,
@@ -47,7 +45,9 @@ async def handle(
         for partition in asked.partitions
         if (stream := topic.stream(partition.partition)) is not None
     ]
-    unproven = await _prove(broker, call, streams)
+    unproven = await unproven_code(
+        broker, streams, arrived_s=call.arrived_s, deadline_s=call.arrived_s + PROOF_S_MAX
+    )
     return OffsetForLeaderEpochResponse(
         topics=tuple(
             OffsetForLeaderTopicResult(
@@ -61,17 +61,6 @@ async def handle(
     )
 
 
-async def _prove(broker: "Broker", call: Call, streams: Sequence[int]) -> ErrorCode:
-    if not streams:
-        return ErrorCode.NONE
-    deadline_s = call.arrived_s + PROOF_S_MAX
-    try:
-        await broker.log.prove(streams, arrived_s=call.arrived_s, deadline_s=deadline_s)
-    except Failure as failure:
-        return failure_code(failure, Attempt.READING)
-    return ErrorCode.NONE
-
-
 def _end(
     broker: "Broker",
     topic: "Topic | ErrorCode",
@@ -82,12 +71,14 @@ def _end(
     if isinstance(topic, ErrorCode):
         return OffsetForLeaderEpochEndOffset(topic, index)
     stream = topic.stream(index)
-    facts = None if stream is None else broker.log.facts(stream)
-    if facts is None:
+    if stream is None:
         return OffsetForLeaderEpochEndOffset(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, index)
     code = epoch_code(asked.current_leader_epoch) or unproven
     if code:
         return OffsetForLeaderEpochEndOffset(code, index)
+    facts = broker.log.facts(stream)
+    if facts is None:  # dropped a moment ago
+        return OffsetForLeaderEpochEndOffset(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, index)
     if not 0 <= asked.leader_epoch <= LEADER_EPOCH:
         return OffsetForLeaderEpochEndOffset(0, index)
     return OffsetForLeaderEpochEndOffset(0, index, asked.leader_epoch, facts.head)

@@ -122,13 +122,20 @@ class Replica:
         if self._is_stale(self._options.fresh_s):
             raise Unavailable("the metadata store did not answer lately")
 
+    def is_proved(self, *, arrived_s: float) -> bool:
+        """Whether the state holds everything acknowledged before `arrived_s`, as far as is known.
+
+        Never while the domain is loaded: what is loaded is older than what was proved before.
+        """
+        return self._serving and self._proved_s >= arrived_s
+
     async def prove(self, *, arrived_s: float) -> None:
         """Return when the state holds everything acknowledged before `arrived_s` (rule 16).
 
         One read serves all who wait: one that began before this request does not count, the next
         one is shared.
         """
-        while self._proved_s < arrived_s:
+        while not self.is_proved(arrived_s=arrived_s):
             if not self._serving:
                 raise Unavailable(self.stopped or f"domain {self.identity.domain} is being loaded")
             if self._next_proof is None:
@@ -156,7 +163,8 @@ class Replica:
         """Take in an own record at the position the store gave it, if it is the next one.
 
         The store acknowledged these bytes at this position, so reading them back would show the
-        same; it spares a read per commit. An append that returned proves currency like a read.
+        same; it spares a read per commit. An append that returned proves currency like a read, of
+        the moment it began: others may have written between its record and its reply.
         """
         if position != self.state.position + 1 or self.stopped is not None:
             return False

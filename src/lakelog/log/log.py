@@ -146,6 +146,10 @@ class Log:
         self.replicas[domain].check_fresh()
         return self.replicas[domain].state
 
+    def is_proved(self, stream: int, *, arrived_s: float) -> bool:
+        """Whether the stream's `facts` hold everything acknowledged before, without asking."""
+        return self.replicas[self.domain_of(stream)].is_proved(arrived_s=arrived_s)
+
     async def prove(self, streams: Iterable[int], *, arrived_s: float, deadline_s: float) -> None:
         """Return when `facts` hold everything acknowledged before `arrived_s` (rule 16)."""
         domains = sorted({self.domain_of(stream) for stream in streams})

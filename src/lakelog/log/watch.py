@@ -26,12 +26,14 @@ def changed_streams(event: Event) -> list[int]:
 class Watch:
     """Hears of changes of some streams from its making until its exit; none is missed."""
 
-    __slots__ = ("_board", "_changed", "_streams")
+    __slots__ = ("_board", "_event", "_everything", "_heard", "_streams")
 
     def __init__(self, board: "Board", streams: Sequence[int]) -> None:
         self._board = board
         self._streams = streams
-        self._changed = asyncio.Event()
+        self._event = asyncio.Event()
+        self._heard: dict[int, None] = {}
+        self._everything = False
 
     def __enter__(self) -> Self:
         self._board.add(self, self._streams)
@@ -45,21 +47,36 @@ class Watch:
     ) -> None:
         self._board.remove(self, self._streams)
 
-    def notify(self) -> None:
-        """Something changed."""
-        self._changed.set()
+    @property
+    def changed(self) -> bool:
+        """Whether something changed since the last `take`."""
+        return self._event.is_set()
+
+    def notify(self, stream: int | None) -> None:
+        """This stream changed; None: every stream may have changed."""
+        if stream is None:
+            self._everything = True
+        else:
+            self._heard[stream] = None
+        self._event.set()
+
+    def take(self) -> Sequence[int]:
+        """The streams that changed since the last call, in the order in which they did."""
+        changed = self._streams if self._everything else list(self._heard)
+        self._everything = False
+        self._heard.clear()
+        self._event.clear()
+        return changed
 
     async def wait(self, timeout_s: float) -> bool:
-        """Whether something changed since the last call, or does within the time."""
-        if not self._changed.is_set() and timeout_s > 0:
+        """Whether something changed since the last `take`, or does within the time."""
+        if not self._event.is_set() and timeout_s > 0:
             try:
                 async with asyncio.timeout(timeout_s):
-                    await self._changed.wait()
+                    await self._event.wait()
             except TimeoutError:
                 return False
-        changed = self._changed.is_set()
-        self._changed.clear()
-        return changed
+        return self._event.is_set()
 
 
 class Board:
@@ -92,10 +109,10 @@ class Board:
         """These streams changed."""
         for stream in streams:
             for watch in self._watches.get(stream, ()):
-                watch.notify()
+                watch.notify(stream)
 
     def notify_all(self) -> None:
         """Everything may have changed: after a reload, and when the broker stops."""
         for watches in self._watches.values():
             for watch in watches:
-                watch.notify()
+                watch.notify(None)

@@ -1,0 +1,69 @@
+"""Bugs in what is served and when: proofs, new partitions, the loop's time, half-sent requests."""
+
+from tests.mutants.plant import Plant, plant
+
+PROOFS = ("tests/domain/test_proofs.py",)
+HELD_BACK = ("tests/broker/test_held_back.py",)
+
+EMPTINESS: tuple[Plant, ...] = (
+    plant(
+        "an append proves the moment of its reply",
+        "domain/writer.py",
+        "            learn = self._follower.learn\n",
+        "            learn = self._follower.learn\n"
+        "            began_s = self._clock.monotonic_s()\n",
+        tests=PROOFS,
+    ),
+    plant(
+        "an append proves the moment it is applied",
+        "domain/replica.py",
+        "        if taken:\n            self._proved_s = max(self._proved_s, began_s)",
+        "        if taken:\n            self._proved_s = max(began_s, self._clock.monotonic_s())",
+        tests=PROOFS,
+    ),
+    plant(
+        "a read of the log proves the moment of its reply",
+        "domain/replica.py",
+        "            page = await self._log.read(after=after)\n",
+        "            page = await self._log.read(after=after)\n"
+        "            began_s = self._clock.monotonic_s()\n",
+        tests=PROOFS,
+    ),
+    plant(
+        "what was proved before a load stays proved while loading",
+        "domain/replica.py",
+        "return self._serving and self._proved_s >= arrived_s",
+        "return self._proved_s >= arrived_s",
+        tests=PROOFS,
+    ),
+    plant(
+        "a partition is called empty without proof beside one with data",
+        "broker/fetch_read.py",
+        "(in_full or not self._ready)",
+        "(not self._ready)",
+        tests=HELD_BACK,
+    ),
+    plant(
+        "an incremental answer names what is not proved to be empty",
+        "broker/fetch_read.py",
+        "if not in_full and at in self._unproven_empty:",
+        "if False:",
+        tests=HELD_BACK,
+    ),
+    plant(
+        "what changed while a proof was had is not looked at",
+        "broker/fetch_read.py",
+        "self.look([*again, *changed])",
+        "self.look(again)",
+        tests=HELD_BACK,
+    ),
+    plant(
+        "producers are listed from an old state",
+        "broker/describe_producers.py",
+        "    unproven = await unproven_code(",
+        "    unproven = ErrorCode.NONE if streams else await unproven_code(",
+        tests=HELD_BACK,
+    ),
+)
+
+PLANTS: tuple[Plant, ...] = EMPTINESS
