@@ -252,6 +252,7 @@ class GroupBroker:
         for replica in self.replicas:
             replica.on_reload.append(self._reloaded)
             replica.holds_name = self.holds_name
+            replica.doubt_name = self.cluster.doubt
         self.book = Book(world.topics.table)
         self.coordinator = self._make_coordinator()
 

@@ -68,6 +68,9 @@ class Replica:
         self.on_reload: list[Callable[[], None]] = []
         self.holds_name: Callable[[], bool] = lambda: True
         """Whether this process may still write under its name; asked before it is born again."""
+        self.doubt_name: Callable[[], None] | None = None
+        """Called when another process wrote under the name: `holds_name` is false from then on,
+        until the name was won anew. None: nobody keeps the name, and who is fenced must end."""
         self._store = store
         self._clock = clock
         self._options = options
@@ -76,6 +79,7 @@ class Replica:
         self._writer = Writer(self._log, self, clock, name=identity.writer, options=options)
         self._tasks = Tasks()
         self._serving = False
+        self._fenced = False
         self._proved_s = _NEVER
         self._proving: asyncio.Task[None] | None = None
         self._next_proof: asyncio.Task[None] | None = None
@@ -145,6 +149,8 @@ class Replica:
     async def catch_up(self) -> None:
         """Read the log to its end and apply what is new."""
         while True:
+            if self._fenced:
+                raise Hole(f"another process wrote as {self.identity.writer}")
             began_s = self._clock.monotonic_s()
             after = self.state.position
             page = await self._log.read(after=after)
@@ -202,14 +208,22 @@ class Replica:
         for listener in self.listeners:
             listener(applied)
         if fenced:
-            self._end_process()
+            self._fence()
         return not fenced
 
-    def _end_process(self) -> None:
-        """F1: whatever we write from here on is ignored; clients and supervisor must know."""
+    def _fence(self) -> None:
+        """F1: whatever we write under this incarnation is ignored; clients must know."""
         reason = f"another process writes as {self.identity.writer}"
-        self._stop(reason)
-        self._tasks.spawn(_raise(Fenced(reason)), name="fenced")
+        if self.doubt_name is None:
+            self._stop(reason)
+            self._tasks.spawn(_raise(Fenced(reason)), name="fenced")
+            return
+        # Whether that one lives is known to who keeps the names: either the name is won anew, and
+        # the tail has us born again, or the process is ended from there.
+        self.doubt_name()
+        self._fenced = True
+        self._serving = False
+        self._writer.end(reason)
 
     def _freeze(self) -> None:
         """All replicas freeze at the same positions, so that their checkpoints compare (C7)."""
@@ -239,24 +253,28 @@ class Replica:
         while self.stopped is None:
             try:
                 # Own appends wake the tail too; what they brought was learnt already.
-                if self.state.position == before or self._is_stale(self._options.idle_read_s):
+                is_due = self._fenced or self._is_stale(self._options.idle_read_s)
+                if is_due or self.state.position == before:
                     await self.catch_up()
                 pause_s = self._options.retry_s
                 before = self.state.position
                 await self._log.wait(after=before, timeout_s=self._options.idle_read_s)
-            except Hole:
-                if not self.holds_name():
-                    # F2: who lost its session while it stood still must not fence its successor.
-                    self._end_process()
-                    return
-                event(_log, "reload", logging.WARNING, position=self.state.position)
-                self._serving = False
-                self._writer.end("the broker fell behind and is loading its state again")
-                await self._be_born()
+            except Hole as hole:
+                await self._be_born_again(str(hole))
             except Unavailable as error:
                 event(_log, "log_unreadable", logging.WARNING, reason=error)
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, self._options.retry_max_s)
+
+    async def _be_born_again(self, reason: str) -> None:
+        """Rule 8: end what is pending, and go on under a new incarnation."""
+        event(_log, "reload", logging.WARNING, reason=reason, position=self.state.position)
+        self._serving = False
+        self._writer.end(f"{reason}: the broker is loading its state again")
+        await self._be_born()
+        stamp = self.state.writers[self.identity.writer]
+        position = self.state.position
+        event(_log, "reloaded", incarnation=stamp.incarnation, position=position)
 
     def _is_stale(self, limit_s: float) -> bool:
         return self._clock.monotonic_s() - self._proved_s > limit_s
@@ -311,10 +329,14 @@ class Replica:
 
     async def _load(self) -> None:
         try:
-            self.state = await self._vault.load() or DomainState()
+            loaded = await self._vault.load() or DomainState()
         except (Corrupt, NotFound) as error:
             raise Refused(str(error)) from error
-        self._records_since = self._bytes_since = 0
+        self._fenced = False
+        # What was applied further is as good, and nobody must see the past (K1).
+        if loaded.position > self.state.position:
+            self.state = loaded
+            self._records_since = self._bytes_since = 0
         for listener in self.on_reload:
             listener()
         await self.catch_up()

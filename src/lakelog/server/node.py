@@ -129,6 +129,7 @@ class Node:
             identity = Identity(record.cluster_id, domain, writer)
             replica = Replica(identity, world.store, self._objects, world.clock, options.domain)
             replica.holds_name = self._holds_name
+            replica.doubt_name = self._cluster.doubt
             position = self.metrics.position.labels(str(domain))
             position.set_function(functools.partial(_position, replica))
             self._replicas.append(replica)

@@ -6,7 +6,10 @@ Rules:
   of domains, or finds a newer format, refuses to start (T2).
 - A broker is known by a key that lives as long as its session. An id that is in use is refused,
   unless its holder was on this machine and listened on the port that is ours now: then it is dead,
-  whatever its session says, and a restart need not wait for the session to end.
+  whatever its session says, and a restart need not wait for the session to end. Who took the id of
+  a broker that had it already is never taken for dead by that.
+- A broker that stood still for longer than its session takes its id back if nobody has it, and
+  ends if another one does.
 - A broker stays listed until its session has ended, and we always list ourselves; while the store
   cannot be read, the list stays as it is, so it never flickers (row 78).
 - A producer id is given out once for ever (row 24).
@@ -127,6 +130,8 @@ class Cluster:
         self._version = 0  # of our key, as we wrote it last
         self._is_serving = False
         self._has_key = True
+        self._is_doubted = False
+        self._process = entropy.token(8).hex()
         self._alive_until_s = 0.0
         self._nodes: tuple[Node, ...] = ()
         self._views: dict[str | None, View] = {}
@@ -136,7 +141,11 @@ class Cluster:
     @property
     def alive_until_s(self) -> float:
         """Until then, on the monotonic clock, nobody else may hold that we are gone."""
-        return self._alive_until_s
+        return self._alive_until_s if self._has_key and not self._is_doubted else 0.0
+
+    def doubt(self) -> None:
+        """Another process wrote under our name: claim it anew before anything counts again."""
+        self._is_doubted = True
 
     def nodes(self) -> tuple[Node, ...]:
         """The live brokers, by id."""
@@ -200,7 +209,7 @@ class Cluster:
     async def run(self) -> None:
         """Keep our session alive and the list of brokers current, for ever.
 
-        Raises `Refused` when our session ended and another broker took our id.
+        Raises `Refused` when another broker took our id and lives.
         """
         assert self._own is not None, "claim or register comes first"
         while True:
@@ -219,29 +228,33 @@ class Cluster:
 
     async def _renew(self, node: Node) -> None:
         began_s = self._clock.monotonic_s()
-        if self._session is not None and self._has_key:
+        if self._session is not None and self._has_key and not self._is_doubted:
             try:
                 await self._session.renew()
             except Conflict:
-                event(_log, "session_lost", logging.WARNING, broker=node.id)
+                without_s = round(began_s - self._alive_until_s, 1)
+                event(_log, "session_lost", logging.WARNING, broker=node.id, without_s=without_s)
             else:
                 self._alive_until_s = began_s + SESSION_TTL_S
                 return
         await self._claim(node)
+        event(_log, "session_won", logging.WARNING, broker=node.id)
 
     async def _claim(self, node: Node) -> None:
         """Take the broker's key in a new session, once its holder is surely gone."""
         self._session = None
+        is_first = self._version == 0
         patience_until_s = self._clock.monotonic_s() + SESSION_TTL_S + RENEW_S
         while True:
             began_s = self._clock.monotonic_s()
             held = await self._store.get(keys.broker(node.id))
-            if held is None or _is_our_past(held, node):
+            if held is None or self._is_ours(held) or (is_first and _is_our_past(held, node)):
                 session = await self._store.session(ttl_s=SESSION_TTL_S)
                 version = 0 if held is None else held.version
                 if await self._put(node, session, version):
                     self._session = session
                     self._has_key = True
+                    self._is_doubted = False
                     self._alive_until_s = began_s + SESSION_TTL_S
                     return
                 await session.close()
@@ -263,7 +276,7 @@ class Cluster:
                 rack=node.rack,
                 machine=node.machine,
                 advertised=node.advertised,
-                token=self._entropy.token(8).hex(),
+                token=self._process + self._entropy.token(8).hex(),
                 serving=self._is_serving,
                 http=node.http,
             )
@@ -279,6 +292,9 @@ class Cluster:
                 return False
             self._version = found.version
         return True
+
+    def _is_ours(self, held: KeyValue) -> bool:
+        return _said(held).token.startswith(self._process)
 
     def _set_nodes(self, nodes: list[Node]) -> None:
         if tuple(nodes) != self._nodes:

@@ -1,0 +1,132 @@
+"""A broker process that is stopped (SIGSTOP) for longer than its session, and goes on."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.cli.test_serve import PATIENCE_S, port_of, serve
+from tests.compat.groups.clusters import is_free
+
+from lakelog.clock import SystemClock
+from lakelog.meta import keys
+from lakelog.meta.sqlite import SqliteMetadataStore
+from lakelog.server.address import Address
+from lakelog.server.client import Client
+from lakelog.wire.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+STEP_S = 0.02
+SETTINGS = ("--http", "", "--set", "domain.checkpoint_records=4")
+
+
+class Process:
+    """A broker process and what it logs."""
+
+    def __init__(self, data: Path, broker_id: int) -> None:
+        self.popen = serve(*SETTINGS, "--broker-id", str(broker_id), data=data)
+        self.address = Address("127.0.0.1", port_of(self.popen))
+        self.said: list[dict[str, object]] = []
+        self._reading = threading.Thread(target=self._read, daemon=True)
+        self._reading.start()
+
+    def _read(self) -> None:
+        assert self.popen.stderr is not None
+        for line in self.popen.stderr:
+            self.said.append(json.loads(line))
+
+    def events(self) -> list[object]:
+        """What it has told so far."""
+        return [said["event"] for said in self.said]
+
+    def end(self) -> None:
+        """Kill it, if it runs, and hear its last words."""
+        self.popen.kill()
+        self.popen.wait(PATIENCE_S)
+        self._reading.join(PATIENCE_S)
+        assert self.popen.stdout is not None
+        assert self.popen.stderr is not None
+        self.popen.stdout.close()
+        self.popen.stderr.close()
+
+
+@contextmanager
+def two_brokers(data: Path) -> Iterator[tuple[Process, Process]]:
+    first = Process(data, 1)
+    try:
+        second = Process(data, 2)
+        try:
+            yield first, second
+        finally:
+            second.end()
+    finally:
+        first.end()
+
+
+async def stop(process: "subprocess.Popen[str]", metadata: Path) -> None:
+    """SIGSTOP, but not within a transaction: nobody else could write then."""
+    while True:
+        os.kill(process.pid, signal.SIGSTOP)
+        if is_free(metadata):
+            return
+        os.kill(process.pid, signal.SIGCONT)
+        await asyncio.sleep(STEP_S)
+
+
+async def created(client: Client, name: str) -> int:
+    """What a broker answers to the creation of a topic."""
+    request = CreateTopicsRequest((CreatableTopic(name, 1, -1),), timeout_ms=5_000)
+    return (await client.call(request, CreateTopicsResponse)).topics[0].error_code
+
+
+async def go_on_without(first: Process, metadata: Path) -> None:
+    """Have broker 1 write until the log is trimmed and broker 2's session has ended."""
+    store = await SqliteMetadataStore.open(metadata, SystemClock())
+    log = store.log(keys.domain_log(0))
+    reached = (await log.read(after=0)).end
+    try:
+        async with await Client.connect(first.address) as client:
+            number = 0
+            while (
+                await store.get(keys.broker(2)) is not None
+                or (await log.read(after=0)).start <= reached + 1
+            ):
+                number += 1
+                assert await created(client, f"meanwhile-{number}") == 0
+    finally:
+        await store.close()
+
+
+@pytest.mark.slow
+def test_a_broker_that_stood_still_for_longer_than_its_session_serves_on(tmp_path: Path) -> None:
+    """Nobody took its name: it is born again, and says what happened."""
+    metadata = tmp_path / "metadata.db"
+
+    async def scenario(first: Process, second: Process) -> None:
+        async with asyncio.timeout(PATIENCE_S * 3):
+            await stop(second.popen, metadata)
+            await go_on_without(first, metadata)
+            os.kill(second.popen.pid, signal.SIGCONT)
+            code, number = -1, 0
+            while code != 0:
+                assert second.popen.poll() is None, second.said
+                await asyncio.sleep(STEP_S)
+                number += 1
+                async with await Client.connect(second.address) as client:
+                    code = await created(client, f"afterwards-{number}")
+
+    with two_brokers(tmp_path) as (first, second):
+        asyncio.run(scenario(first, second))
+        assert second.popen.poll() is None, second.said
+    for told in ("session_lost", "session_won", "reload", "reloaded"):
+        assert told in second.events()
+    assert "domain_stopped" not in second.events()
