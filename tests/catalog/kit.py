@@ -119,8 +119,8 @@ class FaultyMeta:
     def log(self, name: str) -> MetadataLog:
         return self._inner.log(name)
 
-    async def session(self, *, ttl_s: float) -> Session:
-        return await self._inner.session(ttl_s=ttl_s)
+    async def session(self, *, ttl_s: float, keep_s: float = 0.0) -> Session:
+        return await self._inner.session(ttl_s=ttl_s, keep_s=keep_s)
 
     async def close(self) -> None:
         pass

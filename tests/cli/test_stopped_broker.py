@@ -1,4 +1,4 @@
-"""A broker process that is stopped (SIGSTOP) for longer than its session, and goes on."""
+"""A broker that does nothing for longer than its session: it is stopped, or it computes."""
 
 import asyncio
 import json
@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,8 @@ from lakelog.meta import keys
 from lakelog.meta.sqlite import SqliteMetadataStore
 from lakelog.server.address import Address
 from lakelog.server.client import Client
+from lakelog.testing.broker import EmbeddedBroker, EmbeddedOptions
+from lakelog.topics.cluster import SESSION_TTL_S
 from lakelog.wire.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -26,6 +29,7 @@ from lakelog.wire.messages.create_topics import (
 )
 
 STEP_S = 0.02
+COMPUTES_S = SESSION_TTL_S * 2
 SETTINGS = ("--http", "", "--set", "domain.checkpoint_records=4")
 
 
@@ -130,3 +134,33 @@ def test_a_broker_that_stood_still_for_longer_than_its_session_serves_on(tmp_pat
     for told in ("session_lost", "session_won", "reload", "reloaded"):
         assert told in second.events()
     assert "domain_stopped" not in second.events()
+
+
+def compute(computed: threading.Event) -> None:
+    """What a handler may do to the event loop at its worst."""
+    until_s = time.monotonic() + COMPUTES_S
+    while time.monotonic() < until_s:
+        pass
+    computed.set()
+
+
+@pytest.mark.slow
+def test_a_broker_that_computes_for_longer_than_its_session_keeps_it(tmp_path: Path) -> None:
+    async def seen(computed: threading.Event) -> set[int]:
+        """Which versions of its key others saw meanwhile, 0 for none."""
+        versions = set()
+        store = await SqliteMetadataStore.open(tmp_path / "metadata.db", SystemClock())
+        while not computed.is_set():
+            found = await store.get(keys.broker(1))
+            versions.add(0 if found is None else found.version)
+            await asyncio.sleep(STEP_S)
+        await store.close()
+        return versions
+
+    with EmbeddedBroker(EmbeddedOptions(data=tmp_path)) as broker:
+        computed = threading.Event()
+        assert broker._loop is not None
+        broker._loop.call_soon_threadsafe(compute, computed)
+        versions = asyncio.run(seen(computed))
+    assert len(versions) == 1
+    assert 0 not in versions

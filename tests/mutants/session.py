@@ -4,8 +4,9 @@ from tests.mutants.plant import Plant, plant
 
 REBIRTH = ("tests/domain/test_rebirth.py",)
 NAMES = ("tests/topics/test_names_kept.py",)
+KEPT = ("tests/meta/test_sqlite_session.py",)
 
-PLANTS: tuple[Plant, ...] = (
+HOLD: tuple[Plant, ...] = (
     plant(
         "a reload leaves what is pending without an end",
         "domain/writer.py",
@@ -63,3 +64,37 @@ PLANTS: tuple[Plant, ...] = (
         tests=NAMES,
     ),
 )
+
+SESSIONS: tuple[Plant, ...] = (
+    plant(
+        "a busy loop costs its session",
+        "meta/sqlite.py",
+        "        self._kept.keep_alive(self._writer.commit)\n",
+        "",
+        tests=KEPT,
+    ),
+    plant(
+        "a dead loop keeps its session",
+        "meta/sqlite_session.py",
+        "if self.over or now_s >= self._asked_s + self._keep_s:",
+        "if self.over:",
+        tests=KEPT,
+    ),
+    plant(
+        "a session that the thread keeps is not believed in",
+        "topics/cluster.py",
+        "return max(self._alive_until_s, self._session.kept_alive_s + SESSION_TTL_S)",
+        "return self._alive_until_s",
+        tests=NAMES,
+    ),
+    plant(
+        "a session that has ended is believed in",
+        "meta/sqlite_session.py",
+        "            self._renewed_s = self._kept_alive_s = self._tried_s\n",
+        "            self._renewed_s = self._tried_s\n"
+        "        self._kept_alive_s = self._clock.monotonic_s()\n",
+        tests=KEPT,
+    ),
+)
+
+PLANTS = HOLD + SESSIONS

@@ -172,8 +172,10 @@ class SteppedStore:
     def log(self, name: str) -> MetadataLog:
         return self._store.log(name)
 
-    async def session(self, *, ttl_s: float) -> Session:
-        return await self._steps.take("session", lambda: self._store.session(ttl_s=ttl_s))
+    async def session(self, *, ttl_s: float, keep_s: float = 0.0) -> Session:
+        return await self._steps.take(
+            "session", lambda: self._store.session(ttl_s=ttl_s, keep_s=keep_s)
+        )
 
     async def close(self) -> None:
         await self._store.close()

@@ -1,13 +1,25 @@
 """Who may write under a broker's name: sessions that end, doubts, and another that took the id."""
 
 import asyncio
+import sqlite3
+import threading
+from pathlib import Path
 
 import pytest
+from tests.topics.stage import ManualClock
 from tests.topics.test_cluster import Stage, node, now_s, run
 
+from lakelog.clock import SeededEntropy
 from lakelog.meta import keys
+from lakelog.meta.sqlite import SqliteMetadataStore
 from lakelog.model.failures import Refused
-from lakelog.topics.cluster import RENEW_S, SESSION_TTL_S
+from lakelog.topics.cluster import (
+    LOOP_STALL_S_MAX,
+    RENEW_S,
+    SESSION_TTL_S,
+    Cluster,
+    open_cluster,
+)
 
 
 def test_a_running_broker_never_takes_the_one_that_took_its_id_for_dead() -> None:
@@ -62,3 +74,48 @@ def test_a_doubted_name_that_another_has_ends_the_broker() -> None:
         renewing.cancel()
 
     run(scenario)
+
+
+class Mark:
+    """A write that tells the thread which waits for it that it was done."""
+
+    def __init__(self) -> None:
+        self.done = threading.Event()
+
+    def run(self, _connection: sqlite3.Connection) -> None:
+        self.done.set()
+
+
+def hold_up(store: SqliteMetadataStore, clock: ManualClock, seconds: float) -> None:
+    """What a handler that computes does to the loop: time passes, and only threads go on."""
+    for _ in range(round(seconds)):
+        clock.now_s += 1.0
+        write = Mark()
+        store._writes.submit(write)  # the thread is not asleep, whatever the real clock says
+        assert write.done.wait(60)
+
+
+@pytest.mark.parametrize("stall_s", [LOOP_STALL_S_MAX - 2, LOOP_STALL_S_MAX + SESSION_TTL_S + 1])
+def test_a_broker_whose_loop_is_held_up_keeps_its_name_for_a_while(
+    tmp_path: Path, stall_s: float
+) -> None:
+    """K6: what it believes of its session is what others see of it."""
+
+    async def scenario() -> None:
+        clock = ManualClock()
+        store = await SqliteMetadataStore.open(tmp_path / "meta.db", clock)
+        other = await SqliteMetadataStore.open(tmp_path / "meta.db", clock)
+        entropy = SeededEntropy("x")
+        cluster = Cluster(store, clock, entropy, await open_cluster(store, entropy))
+        await cluster.register(node(1))
+        hold_up(store, clock, stall_s)
+        is_kept = stall_s < LOOP_STALL_S_MAX
+        assert (cluster.alive_until_s > clock.now_s) is is_kept
+        assert (await other.get(keys.broker(1)) is not None) is is_kept
+        await cluster._renew(node(1))
+        assert cluster.alive_until_s == clock.now_s + SESSION_TTL_S
+        assert await other.get(keys.broker(1)) is not None
+        await store.close()
+        await other.close()
+
+    asyncio.run(scenario())

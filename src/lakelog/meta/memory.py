@@ -5,6 +5,7 @@ noticed by the next access. Several handles may share one state, as processes sh
 """
 
 import asyncio
+import math
 from dataclasses import dataclass, field
 
 from lakelog.clock import Clock
@@ -76,6 +77,11 @@ class MemorySession:
     def id(self) -> str:
         """A name for this session, unique for ever."""
         return self._id
+
+    @property
+    def kept_alive_s(self) -> float:
+        """Never: there is no thread that could renew it."""
+        return -math.inf
 
     async def renew(self) -> None:
         """Live for another time to live; `Conflict` when the session has ended already."""
@@ -214,9 +220,10 @@ class MemoryMetadataStore:
         """The log of that name; it exists from its first record on."""
         return MemoryLog(self, name)
 
-    async def session(self, *, ttl_s: float) -> MemorySession:
+    async def session(self, *, ttl_s: float, keep_s: float = 0.0) -> MemorySession:
         """Begin a session that ends when it is not renewed within `ttl_s` seconds."""
         assert ttl_s > 0, ttl_s
+        assert keep_s >= 0, keep_s
         state, now_s = self.enter()
         name = f"session-{state.next()}"
         state.sessions[name] = now_s + ttl_s

@@ -59,6 +59,10 @@ class Session(Protocol):
     def id(self) -> str:
         """A name for this session, unique for ever."""
 
+    @property
+    def kept_alive_s(self) -> float:
+        """When the store last renewed it by itself, on the monotonic clock; -inf for never."""
+
     async def renew(self) -> None:
         """Live for another time to live; `Conflict` when the session has ended already."""
 
@@ -110,8 +114,12 @@ class MetadataStore(Protocol):
     def log(self, name: str) -> MetadataLog:
         """The log of that name; it exists from its first record on."""
 
-    async def session(self, *, ttl_s: float) -> Session:
-        """Begin a session that ends when it is not renewed within `ttl_s` seconds."""
+    async def session(self, *, ttl_s: float, keep_s: float = 0.0) -> Session:
+        """Begin a session that ends when it is not renewed within `ttl_s` seconds.
+
+        A store that has a thread may renew it by itself while its owner is too busy to, but only
+        for `keep_s` after the owner's last renewal: who is busy for longer counts as dead.
+        """
 
     async def close(self) -> None:
         """Release what this process holds; the data stays."""

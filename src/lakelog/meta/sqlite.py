@@ -19,6 +19,7 @@ from lakelog.meta import sqlite_statements as statements
 from lakelog.meta.port import RECORD_BYTES_MAX, VALUE_BYTES_MAX, KeyValue, LogPage, Session
 from lakelog.meta.sqlite_file import POSITION_MASK, Connect, Connections, connect_file, open_file
 from lakelog.meta.sqlite_lane import Lane
+from lakelog.meta.sqlite_session import KeptSessions, SqliteSession, Wake
 from lakelog.meta.sqlite_watch import Watch
 from lakelog.meta.sqlite_write import Outcome, Write, Writer, checkpoint
 from lakelog.model.failures import Unavailable
@@ -37,30 +38,6 @@ Read: TypeAlias = Callable[[sqlite3.Connection], object]
 
 class _FinishCheckpoint:
     """A job of the writer: copy the last frames, so that the next commit starts the WAL anew."""
-
-
-class SqliteSession:
-    """A session of a `SqliteMetadataStore`."""
-
-    def __init__(self, store: "SqliteMetadataStore", session: str, ttl_ms: int) -> None:
-        self._store = store
-        self._id = session
-        self._ttl_ms = ttl_ms
-
-    @property
-    def id(self) -> str:
-        """A name for this session, unique for ever."""
-        return self._id
-
-    async def renew(self) -> None:
-        """Live for another time to live; `Conflict` when the session has ended already."""
-        now_ms = self._store.clock.now_ms()
-        await self._store.write(statements.RenewSession(self._id, self._ttl_ms, now_ms))
-
-    async def close(self) -> None:
-        """End the session and delete its keys."""
-        await self._store.write(statements.EndSession(self._id))
-        self._store.forget_session(self._id)
 
 
 class SqliteLog:
@@ -109,8 +86,13 @@ class SqliteMetadataStore:
         self._broken = asyncio.Event()
         self._pages = 0
         self._checkpointing = False
+        self._kept = KeptSessions(clock)
         self._writes: Lane[Write | _FinishCheckpoint] = Lane(
-            "lakelog-meta-write", self._run_writes, answered=self._written
+            "lakelog-meta-write",
+            self._run_writes,
+            answered=self._written,
+            idle=self._kept.pause_s,
+            tick=self._keep_sessions,
         )
         self._reads: Lane[Read] = Lane(
             "lakelog-meta-read", self._run_reads, idle=self._watch.pause_s, tick=self._look
@@ -162,18 +144,23 @@ class SqliteMetadataStore:
         """The log of that name; it exists from its first record on."""
         return SqliteLog(self, name)
 
-    async def session(self, *, ttl_s: float) -> SqliteSession:
-        """Begin a session that ends when it is not renewed within `ttl_s` seconds."""
+    async def session(self, *, ttl_s: float, keep_s: float = 0.0) -> SqliteSession:
+        """Begin a session that ends when it is not renewed within `ttl_s` seconds.
+
+        While nobody asks, the writing thread renews it, for at most `keep_s`.
+        """
         assert ttl_s > 0, ttl_s
-        ttl_ms = round(ttl_s * 1000)
-        begin = statements.BeginSession(ttl_ms, self.clock.now_ms())
+        began_s = self.clock.monotonic_s()
+        begin = statements.BeginSession(round(ttl_s * 1000), self.clock.now_ms())
         name = cast("str", await self.write(begin))
         self._watch.own_sessions.add(name)
-        return SqliteSession(self, name, ttl_ms)
-
-    def forget_session(self, session: str) -> None:
-        """The session is over and no longer one of this process."""
-        self._watch.own_sessions.discard(session)
+        session = SqliteSession(
+            name, self.clock, self.write, ttl_s=ttl_s, keep_s=keep_s, began_s=began_s
+        )
+        if keep_s > 0:
+            self._kept.add(session)
+            await self.write(Wake())
+        return session
 
     async def failed(self) -> None:
         """Wait until the file cannot be written any more, then raise why: the process must end."""
@@ -234,6 +221,7 @@ class SqliteMetadataStore:
     # What follows runs on the threads, except where it says otherwise.
 
     def _run_writes(self, jobs: Sequence[Write | _FinishCheckpoint]) -> Sequence[Outcome]:
+        self._keep_sessions()  # here as well: a thread that is never idle has no ticks
         writes = [job for job in jobs if not isinstance(job, _FinishCheckpoint)]
         outcomes = iter(self._writer.commit(writes) if writes else ())
         answers = [None if isinstance(job, _FinishCheckpoint) else next(outcomes) for job in jobs]
@@ -243,6 +231,11 @@ class SqliteMetadataStore:
             elif isinstance(job, _FinishCheckpoint):
                 self._writer.checkpoint()
         return answers
+
+    def _keep_sessions(self) -> None:
+        self._kept.keep_alive(self._writer.commit)
+        if self._writer.broken is not None:
+            self._writes.call_loop(self._broken.set)
 
     def _written(
         self, jobs: Sequence[Write | _FinishCheckpoint], answers: Sequence[object]
@@ -260,6 +253,8 @@ class SqliteMetadataStore:
                     self.grown({job.log: answer})
             elif isinstance(job, statements.Put):
                 self._pages += len(job.value or b"") // _PAGE_BYTES
+            elif isinstance(job, statements.EndSession):
+                self._watch.own_sessions.discard(job.session)
         if self._writer.broken is not None:
             self._broken.set()
         if self._pages >= CHECKPOINT_PAGES and not self._checkpointing:

@@ -8,6 +8,7 @@ happened; done, but the reply is lost; lost on the way; or lost for the caller a
 """
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -192,6 +193,11 @@ class FaultySession:
         """A name for this session, unique for ever."""
         return self._inner.id
 
+    @property
+    def kept_alive_s(self) -> float:
+        """Never: nobody but its owner renews it."""
+        return -math.inf
+
     async def renew(self) -> None:
         """Live for another time to live; `Conflict` when the session has ended already."""
         await self._link.write(self._inner.renew)
@@ -284,8 +290,9 @@ class FaultyMetadataStore:
         """The log of that name."""
         return FaultyLog(self._link, self._inner.log(name), name)
 
-    async def session(self, *, ttl_s: float) -> FaultySession:
-        """Begin a session that ends when it is not renewed in time."""
+    async def session(self, *, ttl_s: float, keep_s: float = 0.0) -> FaultySession:
+        """Begin a session that ends when it is not renewed in time, by its owner alone."""
+        assert keep_s >= 0, keep_s
         made = await self._link.write(lambda: self._inner.session(ttl_s=ttl_s))
         return FaultySession(self._link, made)
 

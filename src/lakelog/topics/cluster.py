@@ -37,6 +37,10 @@ SESSION_TTL_S: Final = 3.0
 """Half of the least session of a group member: its broker is known to be gone first (K9)."""
 
 RENEW_S: Final = 1.0
+LOOP_STALL_S_MAX: Final = 10.0
+"""A broker whose event loop is held up for longer counts as dead, though its process lives; until
+then the metadata store renews its session. Kafka's brokers have about as long."""
+
 CLAIM_POLL_S: Final = 0.2
 PRODUCER_BLOCK: Final = 1_000
 FIRST_PRODUCER: Final = 0
@@ -141,7 +145,9 @@ class Cluster:
     @property
     def alive_until_s(self) -> float:
         """Until then, on the monotonic clock, nobody else may hold that we are gone."""
-        return self._alive_until_s if self._has_key and not self._is_doubted else 0.0
+        if self._session is None or not self._has_key or self._is_doubted:
+            return 0.0
+        return max(self._alive_until_s, self._session.kept_alive_s + SESSION_TTL_S)
 
     def doubt(self) -> None:
         """Another process wrote under our name: claim it anew before anything counts again."""
@@ -227,12 +233,12 @@ class Cluster:
             await session.close()
 
     async def _renew(self, node: Node) -> None:
-        began_s = self._clock.monotonic_s()
+        began_s, until_s = self._clock.monotonic_s(), self.alive_until_s
         if self._session is not None and self._has_key and not self._is_doubted:
             try:
                 await self._session.renew()
             except Conflict:
-                without_s = round(began_s - self._alive_until_s, 1)
+                without_s = round(began_s - until_s, 1)
                 event(_log, "session_lost", logging.WARNING, broker=node.id, without_s=without_s)
             else:
                 self._alive_until_s = began_s + SESSION_TTL_S
@@ -242,20 +248,21 @@ class Cluster:
 
     async def _claim(self, node: Node) -> None:
         """Take the broker's key in a new session, once its holder is surely gone."""
-        self._session = None
+        former, self._session = self._session, None
         is_first = self._version == 0
         patience_until_s = self._clock.monotonic_s() + SESSION_TTL_S + RENEW_S
         while True:
             began_s = self._clock.monotonic_s()
             held = await self._store.get(keys.broker(node.id))
             if held is None or self._is_ours(held) or (is_first and _is_our_past(held, node)):
-                session = await self._store.session(ttl_s=SESSION_TTL_S)
+                session = await self._store.session(ttl_s=SESSION_TTL_S, keep_s=LOOP_STALL_S_MAX)
                 version = 0 if held is None else held.version
                 if await self._put(node, session, version):
                     self._session = session
                     self._has_key = True
                     self._is_doubted = False
                     self._alive_until_s = began_s + SESSION_TTL_S
+                    await _end(former)
                     return
                 await session.close()
                 continue
@@ -301,6 +308,13 @@ class Cluster:
             self._nodes = tuple(nodes)
             self._views = views(nodes)
             event(_log, "brokers", ids=[node.id for node in nodes])
+
+
+async def _end(session: Session | None) -> None:
+    """Let go of a session that no key of ours is tied to any more; it may be over already."""
+    if session is not None:
+        with suppress(Unavailable, OutcomeUnknown):
+            await session.close()
 
 
 def _is_our_past(held: KeyValue, node: Node) -> bool:
