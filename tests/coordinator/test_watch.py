@@ -17,7 +17,6 @@ from tests.coordinator.stage import (
 
 from lakelog.coordinator.options import GroupOptions
 from lakelog.coordinator.timers import RANK_DELAY_S
-from lakelog.domain.options import DomainOptions
 from lakelog.groups.events import Adopt, Expire, TimedOut
 from lakelog.groups.state import ClassicState
 from lakelog.model.errors import ErrorCode
@@ -164,43 +163,6 @@ def test_a_broker_that_comes_back_watches_its_members_in_full() -> None:
     play(scenario)
 
 
-async def pause(stage: Stage, broker: Broker, seconds: float) -> None:
-    stage.loop.stop_process(broker.process)
-    await asyncio.sleep(seconds)
-    stage.loop.continue_process(broker.process)
-
-
-def test_a_pause_expires_nobody() -> None:
-    """Not a short one, by which deadlines move, nor a long one, after which all begins anew."""
-
-    async def scenario(stage: Stage) -> None:
-        broker = await stage.broker()
-        answer = await stable(broker)
-        for seconds in (2.0, 8.0, 30.0, 300.0):
-            await asyncio.sleep(SESSION_S - 1)
-            await pause(stage, broker, seconds)
-            await asyncio.sleep(0.8)
-            assert len(broker.classic().members) == 1, seconds
-            assert await broker.heartbeat(answer.member_id, 1) is ErrorCode.NONE
-        assert stage.written(Expire) == []
-        await asyncio.sleep(SESSION_S + 2 * SOON_S)
-        assert len(stage.written(Expire)) == 1
-
-    play(scenario)
-
-
-def test_after_a_long_pause_sessions_begin_anew_whatever_else_says() -> None:
-    async def scenario(stage: Stage) -> None:
-        broker = await stage.broker()
-        await stable(broker)
-        await asyncio.sleep(SESSION_S - 1)
-        await pause(stage, broker, 60.0)
-        await asyncio.sleep(SESSION_S - 1)
-        assert len(broker.classic().members) == 1
-
-    play(scenario, domain=DomainOptions(fresh_s=1e9))
-
-
 def test_bad_news_are_told_only_by_a_state_that_is_current() -> None:
     async def scenario(stage: Stage) -> None:
         one, two = await stage.broker(1), await stage.broker(2)
@@ -247,22 +209,6 @@ def test_a_paused_broker_does_not_speak_for_a_member_that_others_expired() -> No
         one.brokers.until_s = float("inf")
         await asyncio.sleep(2)
         assert await one.heartbeat(answer.member_id, 1) is ErrorCode.UNKNOWN_MEMBER_ID
-
-    play(scenario)
-
-
-def test_while_the_store_is_away_nothing_expires_and_then_all_begins_anew() -> None:
-    async def scenario(stage: Stage) -> None:
-        broker = await stage.broker()
-        answer = await stable(broker)
-        broker.faults.outage_until_s = stage.loop.time() + 40
-        await asyncio.sleep(5)
-        code = await broker.heartbeat(answer.member_id, 1)
-        assert code is ErrorCode.COORDINATOR_NOT_AVAILABLE
-        await asyncio.sleep(35 + SESSION_S - 1)
-        assert stage.written(Expire) == []
-        await asyncio.sleep(SESSION_S)
-        assert len(stage.written(Expire)) == 1
 
     play(scenario)
 

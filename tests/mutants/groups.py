@@ -18,6 +18,7 @@ TABLE = ("tests/groups/test_table.py",)
 COORDINATOR = (
     "tests/coordinator/test_coordinator.py",
     "tests/coordinator/test_watch.py",
+    "tests/coordinator/test_stalls.py",
     "tests/coordinator/test_members.py",
     "tests/coordinator/test_beats.py",
 )
@@ -116,7 +117,7 @@ SHELL: tuple[Plant, ...] = (
         tests=COORDINATOR,
     ),
     plant(
-        "after a stall old deadlines count",
+        "after an outage old deadlines count",
         "coordinator/watch.py",
         "            self._sessions.restart(now_s)\n",
         "",

@@ -2,7 +2,8 @@
 
 A timer runs from the moment that this broker first saw it (K2), on every broker. The first in the
 group's order of brokers acts when it runs out, the next one two seconds later, and so on: the group
-gets on although brokers are gone, and usually hears of it once.
+gets on although brokers are gone, and usually hears of it once. Late ticks of our own are excused
+once for each timer, and an outage restarts it once, as with sessions.
 """
 
 from collections.abc import Iterable
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lakelog.coordinator.deadlines import Deadlines
+from lakelog.coordinator.metronome import Metronome
 from lakelog.groups.state import Timer
 
 RANK_DELAY_S: Final = 2.0
@@ -30,13 +32,17 @@ class RanOut:
 @dataclass(slots=True)
 class _Running:
     timer: Timer
+    since_late_s: float
     is_delayed: bool = False
+    is_excused: bool = False
+    is_restarted: bool = False
 
 
 class Timers:
-    """All timers of one domain's groups; times are own times."""
+    """All timers of one domain's groups, on this broker's monotonic clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, metronome: Metronome) -> None:
+        self._metronome = metronome
         self._running: dict[str, dict[_Name, _Running]] = {}
         self._deadlines: Deadlines[_Name] = Deadlines()
 
@@ -51,7 +57,7 @@ class Timers:
             name = (group_id, int(timer.kind), timer.subject, timer.number)
             running = before.pop(name, None)
             if running is None or running.timer != timer:
-                running = _Running(timer)
+                running = _Running(timer, self._metronome.late_s)
                 self._deadlines.set(name, now_s + timer.duration_ms / 1000)
             after[name] = running
         for name in before:
@@ -60,19 +66,27 @@ class Timers:
             self._running[group_id] = after
 
     def restart(self, now_s: float) -> None:
-        """Every timer begins anew, in full."""
-        for running in self._running.values():
-            for name, one in running.items():
-                one.is_delayed = False
-                self._deadlines.set(name, now_s + one.timer.duration_ms / 1000)
+        """Every timer begins anew, in full, unless it did so before."""
+        for timers in self._running.values():
+            for name, running in timers.items():
+                if not running.is_restarted:
+                    running.is_restarted = True
+                    running.is_delayed = False
+                    self._deadlines.set(name, now_s + running.timer.duration_ms / 1000)
 
     def ran_out(self, now_s: float) -> list[RanOut]:
         """The timers that ran out. Each runs once more, should nobody act on it."""
         found = []
         for name in self._deadlines.take_due(now_s):
-            one = self._running[name[0]][name]
-            self._deadlines.set(name, now_s + max(one.timer.duration_ms / 1000, RANK_DELAY_S))
-            found.append(RanOut(name[0], one.timer))
+            running = self._running[name[0]][name]
+            excused_s = self._metronome.excused_s(since_late_s=running.since_late_s)
+            if excused_s > 0 and not running.is_excused:
+                running.is_excused = True
+                self._deadlines.set(name, now_s + excused_s)
+                continue
+            duration_s = running.timer.duration_ms / 1000
+            self._deadlines.set(name, now_s + max(duration_s, RANK_DELAY_S))
+            found.append(RanOut(name[0], running.timer))
         return found
 
     def hold_back(self, ran_out: RanOut, *, rank: int, now_s: float) -> bool:

@@ -4,8 +4,10 @@ Rules (rule 23, K2, K4, K5, K6):
 
 - A member is watched by its holder. While the holder does not live, the group's first broker
   watches, and the member gets a full session from the moment that broker saw the holder gone.
-- A tick that comes late moves all deadlines by its delay. After a stall, a loss of our own session
-  or of the store, nothing runs out until the log was read to its end, and everything begins anew.
+- What runs out after late ticks of our own is excused once, by a few seconds at most. After a
+  stall, a loss of our own session or of the store, nothing runs out until the log was read to its
+  end. After an outage everything begins anew, but for each member once until it is heard of again:
+  one that is gone goes, however busy this machine is.
 - Before a member is said to have expired, the log is read once more: if that fails, or the member
   was heard of meanwhile, nothing is said.
 - A member whose join waits here is not silent. Only a new one may not wait for ever (row 87).
@@ -38,7 +40,11 @@ TICK_S: Final = 0.1
 """How often we look: rebalances wait for this, and no session is shorter than six seconds."""
 
 STALL_S: Final = 3.0
-"""A tick that is so late finds another world: nothing that was known before counts."""
+"""A tick that is so late finds another world: the log is read before anything runs out."""
+
+OUTAGE_TICKS: Final = 10
+"""So many ticks in a row that find us unwell are an outage: members were sent away meanwhile. Fewer
+follow a stall, after which the log is read within a tick or two and what they said still waits."""
 
 GROUPS_AT_ONCE: Final = 100
 """How many groups are gone through before others get their turn."""
@@ -66,12 +72,13 @@ class Watch:
         self._has_parked_join = has_parked_join
         self._expired = expired
         self._metronome = Metronome()
-        self._sessions = Sessions()
-        self._timers = Timers()
+        self._sessions = Sessions(self._metronome)
+        self._timers = Timers(self._metronome)
         self._live: tuple[int, ...] = tuple(brokers.live())
         self._is_well = True
+        self._unwell_ticks = 0
         desk.hearers.append(self._see)
-        desk.on_reload.append(self._doubt)
+        desk.on_reload.append(self._reload)
 
     def renew(self, group_id: str, member_id: str) -> None:
         """The member said something to us."""
@@ -92,6 +99,7 @@ class Watch:
 
     async def _tick(self) -> None:
         if not self._desk.is_well():
+            self._unwell_ticks += 1
             self._doubt()
             return
         if not self._is_well:
@@ -106,17 +114,25 @@ class Watch:
     def _doubt(self) -> None:
         self._is_well = False
 
+    def _reload(self) -> None:
+        """Our state is another one: whatever was heard before may be of no account."""
+        self._unwell_ticks = OUTAGE_TICKS
+        self._doubt()
+
     async def _recover(self) -> None:
-        """Read the log to its end; then all sessions and timers begin anew, in full."""
+        """Read the log to its end; after an outage sessions and timers begin anew, in full."""
         try:
             await self._desk.prove(arrived_s=self._clock.monotonic_s())
         except Unavailable:
             return
-        if self._desk.is_well():
+        if not self._desk.is_well():
+            return
+        if self._unwell_ticks >= OUTAGE_TICKS:
             now_s = self._now_s()
             self._sessions.restart(now_s)
             self._timers.restart(now_s)
-            self._is_well = True
+        self._unwell_ticks = 0
+        self._is_well = True
 
     async def _follow_brokers(self) -> None:
         """When brokers come or go, others may have to watch (K5)."""
@@ -189,8 +205,8 @@ class Watch:
             await self._desk.prove(arrived_s=self._clock.monotonic_s())
         except Unavailable:
             self._doubt()
-            return
         if not self._is_well or not self._desk.is_well():
+            self._sessions.suspect_again(suspects, self._now_s())
             return
         for suspect in suspects:
             if self._is_gone(suspect):
@@ -214,7 +230,7 @@ class Watch:
             event(_log, "member_expired", group=group_id, member=member_id)
 
     def _now_s(self) -> float:
-        return self._metronome.time_s(self._clock.monotonic_s())
+        return self._clock.monotonic_s()
 
 
 def timers_of(group: Group | None) -> tuple[Timer, ...]:
