@@ -98,7 +98,7 @@ def test_minus_one_means_the_brokers_defaults() -> None:
         (wanted("t", 1, -2), ErrorCode.INVALID_REPLICATION_FACTOR),
         (wanted("t", nosuch="1"), ErrorCode.INVALID_CONFIG),
         (wanted("t", retention_ms=None), ErrorCode.INVALID_CONFIG),
-        (wanted("t", compression_type="zstd"), ErrorCode.INVALID_CONFIG),
+        (wanted("t", compression_type="brotli"), ErrorCode.INVALID_CONFIG),
         (wanted("t", PARTITIONS_MAX + 1), ErrorCode.POLICY_VIOLATION),
         (wanted("t", 2**31 - 1), ErrorCode.POLICY_VIOLATION),
         (wanted("t", 1, -1, [(0, (1,))]), ErrorCode.INVALID_REQUEST),

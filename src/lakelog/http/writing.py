@@ -31,7 +31,7 @@ from lakelog.records.acceptance import TimestampType
 from lakelog.topics.topic import Topic
 
 COMPRESSION: Final = "producer"
-"""Every topic keeps batches as they were compressed: another `compression.type` is refused."""
+"""Every topic keeps batches as they were compressed, whatever its `compression.type` says."""
 
 
 class WritableLog(Protocol):

@@ -33,10 +33,6 @@ DAY_MS: Final = 24 * 3_600_000
 SEGMENT_BYTES_MIN: Final = 1 << 20
 
 _CODECS: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
-_NO_RECOMPRESSION: Final = (
-    "Lakelog keeps batches as the producer compressed them. Leave this at 'producer' and set"
-    " compression.type on the producer"
-)
 _NO_TIERS: Final = "every log of Lakelog lives in object storage, so there is no second tier"
 
 
@@ -103,9 +99,9 @@ _DEFINITIONS: Final = (
         "compression.type",
         _S,
         "producer",
-        "Batches are kept as the producer compressed them; nothing else is offered.",
+        _IDLE + "batches are kept as the producer compressed them.",
         "compression.type",
-        check=only("producer", _CODECS, _NO_RECOMPRESSION),
+        check=one_of(*_CODECS),
     ),
     Definition(
         "compression.zstd.level",
@@ -264,7 +260,7 @@ _DEFINITIONS: Final = (
         _B,
         False,
         "Only 'false': " + _NO_TIERS + ".",
-        check=only(False, (), _NO_TIERS),
+        check=only(False, _NO_TIERS),
     ),
     Definition(
         "retention.bytes",
