@@ -24,7 +24,7 @@ from lakelog.clock import SeededEntropy
 from lakelog.coordinator.options import GroupOptions
 from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.model.ids import BrokerId
-from lakelog.server.surroundings import group_configs
+from lakelog.server.surroundings import broker_configs, group_configs
 from lakelog.streams.table import StreamFacts
 from lakelog.telemetry import Metrics
 from lakelog.topics.cluster import Cluster, open_cluster
@@ -82,12 +82,14 @@ class Stage:
         )
         topics = Topics(store, log, self.clock, entropy, self.defaults)
         await topics.refresh()
+        configs = group_configs(store, self.clock, self.groups)
         broker = Broker(
             node_id=identity,
             cluster=cluster,
             topics=topics,
             groups=cast("Coordinator", MemoryGroups(domains=cluster.domains)),
-            group_configs=group_configs(store, self.clock, self.groups),
+            group_configs=configs,
+            broker_configs=broker_configs(store, identity, topics, configs),
             log=cast("Log", log),
             clock=self.clock,
             entropy=entropy,

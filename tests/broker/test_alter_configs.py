@@ -117,3 +117,17 @@ def test_a_bad_set_of_a_group_is_refused(
         assert scene.broker.group_configs.group_ids() == []
 
     run(scenario)
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_the_whole_set_of_a_broker_is_replaced(version: int) -> None:
+    async def scenario(stage: Stage) -> None:
+        scene = await stage.broker()
+        for name, value in (("log.retention.ms", "5"), ("background.threads", "9")):
+            asked = resource("1", (name, value), kind=ResourceType.BROKER)
+            (found,) = await alter(scene, asked, version=version)
+            assert (found.error_code, found.error_message) == (ErrorCode.NONE, None)
+        own, _ = scene.broker.broker_configs.altered()
+        assert own.configs == {"background.threads": "9"}
+
+    run(scenario)

@@ -7,6 +7,7 @@ from lakelog.broker.config_resources import ResourceType
 from lakelog.broker.describe_configs import ANSWER_BYTES_MAX
 from lakelog.coordinator.options import GroupOptions
 from lakelog.model.errors import ErrorCode
+from lakelog.topics.broker_settings import READ_ONLY
 from lakelog.topics.config_values import ConfigSource, ConfigType
 from lakelog.topics.settings import TopicDefaults
 from lakelog.wire.codec import encode
@@ -70,12 +71,14 @@ def test_this_broker_describes_itself() -> None:
     async def scenario(stage: Stage) -> None:
         scene = await stage.broker(7)
         found = by_name(await describe(scene, ResourceType.BROKER, "7", texts=True))
-        assert all(config.read_only for config in found.values())
+        assert {name for name, config in found.items() if config.read_only} == set(READ_ONLY)
         assert all(config.documentation for config in found.values())
         expected = {
             "node.id": ("7", ConfigType.INT, ConfigSource.STATIC),
             "num.partitions": ("6", ConfigType.INT, ConfigSource.STATIC),
             "auto.create.topics.enable": ("true", ConfigType.BOOLEAN, ConfigSource.DEFAULT),
+            "background.threads": ("10", ConfigType.INT, ConfigSource.DEFAULT),
+            "group.consumer.session.timeout.ms": ("45000", ConfigType.INT, ConfigSource.DEFAULT),
             "log.retention.ms": ("99", ConfigType.LONG, ConfigSource.STATIC),
             "log.retention.hours": ("168", ConfigType.INT, ConfigSource.DEFAULT),
             "log.flush.interval.ms": (None, ConfigType.LONG, ConfigSource.DEFAULT),

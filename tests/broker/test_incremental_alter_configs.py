@@ -8,6 +8,11 @@ from lakelog.broker.config_resources import ResourceType
 from lakelog.broker.incremental_alter_configs import Operation
 from lakelog.model.errors import ErrorCode
 from lakelog.topics.settings import TopicDefaults
+from lakelog.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
 from lakelog.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsAlterableConfig,
     IncrementalAlterConfigsRequest,
@@ -99,7 +104,10 @@ def test_a_list_starts_from_what_the_broker_gives_topics() -> None:
         (resource(("nosuch", SET, "5"), name="x"), ErrorCode.INVALID_CONFIG),
         (resource(name="bad name!"), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (resource(name=""), ErrorCode.INVALID_REQUEST),
-        (resource(("log.retention.ms", SET, "5"), kind=4, name=""), ErrorCode.INVALID_REQUEST),
+        (resource(("log.retention.ms", SET, "x"), kind=4, name=""), ErrorCode.INVALID_CONFIG),
+        (resource(("log.retention.ms", SET, "5"), kind=4, name="2"), ErrorCode.INVALID_REQUEST),
+        (resource(("num.partitions", SET, "5"), kind=4, name=""), ErrorCode.INVALID_REQUEST),
+        (resource(("nosuch", SET, "5"), kind=4, name="1"), ErrorCode.INVALID_CONFIG),
         (resource(kind=8, name="1"), ErrorCode.INVALID_REQUEST),
         (resource(kind=16, name="m"), ErrorCode.INVALID_REQUEST),
         (resource(kind=3, name="x"), ErrorCode.INVALID_REQUEST),
@@ -254,5 +262,85 @@ def test_a_group_and_a_topic_of_one_name_are_two_resources() -> None:
         assert [one.error_code for one in found] == [ErrorCode.NONE, ErrorCode.NONE]
         assert configs(scene) == {"retention.ms": "9"}
         assert scene.broker.group_configs.own("orders") == {SESSION: "50000"}
+
+    run(scenario)
+
+
+async def described(scene: Scene, kind: int, name: str, key: str) -> list[tuple[str, str, int]]:
+    """A config's synonyms as DescribeConfigs shows them, the one in effect first."""
+    asked = DescribeConfigsResource(kind, name, (key,))
+    answer = await scene.ask(
+        DescribeConfigsRequest((asked,), include_synonyms=True), DescribeConfigsResponse, 4
+    )
+    (result,) = answer.results
+    assert result.error_code == ErrorCode.NONE
+    return [
+        (synonym.name, synonym.value or "", synonym.source)
+        for config in result.configs
+        for synonym in config.synonyms
+    ]
+
+
+def test_brokers_take_what_is_set_for_all_and_a_single_one_may_have_its_own() -> None:
+    async def scenario(stage: Stage) -> None:
+        one, two = await stage.broker(1), await stage.broker(2)
+        await make(one.broker.topics, "orders")
+        for_all = resource(("message.max.bytes", SET, "30"), kind=4, name="")
+        own = resource(("message.max.bytes", SET, "20"), kind=4, name="1")
+        assert [found.error_code for found in await alter(one, for_all, own)] == [0, 0]
+        for scene in (one, two):
+            await scene.broker.topics.current()
+        rest = [("message.max.bytes", "30", 3), ("message.max.bytes", "1048588", 5)]
+        mine = ("message.max.bytes", "20", 2)
+        assert await described(one, 4, "1", "message.max.bytes") == [mine, *rest]
+        assert await described(two, 4, "2", "message.max.bytes") == rest
+        assert await described(two, 4, "", "message.max.bytes") == rest[:1]
+        assert await described(one, 2, "orders", "max.message.bytes") == [mine, *rest]
+        assert await described(two, 2, "orders", "max.message.bytes") == rest
+        known = [scene.broker.topics.cached("orders") for scene in (one, two)]
+        assert [topic and topic.settings.message_bytes_max for topic in known] == [20, 30]
+
+    run(scenario)
+
+
+def test_lists_of_brokers_grow_from_what_is_in_effect() -> None:
+    async def scenario(stage: Stage) -> None:
+        scene = await stage.broker()
+        (found,) = await alter(
+            scene, resource(("log.cleanup.policy", APPEND, "compact"), kind=4, name="1")
+        )
+        assert found.error_code == ErrorCode.NONE
+        (first, *_) = await described(scene, 4, "1", "log.cleanup.policy")
+        assert first == ("log.cleanup.policy", "delete,compact", 2)
+        (found,) = await alter(
+            scene, resource(("background.threads", APPEND, "9"), kind=4, name="1")
+        )
+        assert found.error_code == ErrorCode.INVALID_CONFIG
+
+    run(scenario)
+
+
+def test_groups_get_what_is_set_for_all_of_them() -> None:
+    async def scenario(stage: Stage) -> None:
+        scene, key = await stage.broker(), "group.consumer.assignment.interval.ms"
+        await scene.broker.group_configs.alter(
+            "own", lambda _: {"consumer.assignment.interval.ms": "7"}
+        )
+        await alter(scene, resource((key, SET, "9"), kind=4, name=""))
+        configs = scene.broker.group_configs
+        assert [configs.of(group).assignment_interval_ms for group in ("own", "g")] == [7, 9]
+        found = await described(scene, 32, "g", "consumer.assignment.interval.ms")
+        assert found == [(key, "9", 3), (key, "1000", 5)]
+
+    run(scenario)
+
+
+def test_a_trial_alters_no_broker() -> None:
+    async def scenario(stage: Stage) -> None:
+        scene = await stage.broker()
+        change = resource(("log.retention.ms", SET, "5"), kind=4, name="")
+        (found,) = await alter(scene, change, validate_only=True)
+        assert found.error_code == ErrorCode.NONE
+        assert await described(scene, 4, "", "log.retention.ms") == []
 
     run(scenario)

@@ -20,7 +20,12 @@ from lakelog.meta.port import MetadataStore
 from lakelog.model.ids import BrokerId
 from lakelog.objects.memory import MemoryObjectStore
 from lakelog.objects.port import ObjectStore
-from lakelog.server.surroundings import KnownTopics, LiveBrokers, group_configs
+from lakelog.server.surroundings import (
+    KnownTopics,
+    LiveBrokers,
+    broker_configs,
+    group_configs,
+)
 from lakelog.telemetry import Metrics
 from lakelog.topics.cluster import Cluster, open_cluster
 from lakelog.topics.registry import Topics
@@ -77,6 +82,7 @@ async def whole_broker(
             topics=topics,
             groups=groups,
             group_configs=configs,
+            broker_configs=broker_configs(stores.metadata, BrokerId(node_id), topics, configs),
             log=log,
             clock=clock,
             entropy=entropy,

@@ -5,6 +5,8 @@ import re
 from tests.docs.pages import DOCS, rows, section
 
 from lakelog.broker.api import ENDPOINTS
+from lakelog.topics.broker_settings import DEFINITIONS as BROKER_DEFINITIONS
+from lakelog.topics.broker_settings import READ_ONLY, TOPIC_NAMES
 from lakelog.topics.configs import DEFINITIONS
 from lakelog.wire.apis import APIS
 
@@ -26,3 +28,11 @@ def test_every_topic_config_is_named_once_and_no_other() -> None:
     named = re.findall(r"`([a-z]+(?:\.[a-z0-9]+)*)`", text)
     configs = [name for name in named if "." in name or name in DEFINITIONS]
     assert sorted(configs) == sorted(DEFINITIONS)
+
+
+def test_every_broker_config_that_is_not_a_topics_is_named_once() -> None:
+    text = "\n".join(section(PAGE, "## Broker configs"))
+    named = re.findall(r"`([a-z]+(?:\.[a-z0-9]+)+)`", text)
+    own = sorted(name for name in BROKER_DEFINITIONS if name not in TOPIC_NAMES)
+    assert sorted(name for name in named if name in own) == own
+    assert all(name in BROKER_DEFINITIONS or name in READ_ONLY for name in named)

@@ -198,3 +198,21 @@ def test_a_watched_store_remembers_its_trouble_until_it_is_over() -> None:
         assert [*troubles, watched.trouble] == [None, "out to lunch", None]
 
     asyncio.run(scenario())
+
+
+def test_a_config_that_was_altered_for_all_is_in_effect_on_all_nodes_and_after_a_start() -> None:
+    async def scenario() -> None:
+        world = new_world()
+        second = replace(OPTIONS, broker_id=2)
+        async with running(world) as one, running(world, second) as two:
+            followed = asyncio.Event()
+            two.broker.broker_configs.on_change(followed.set)
+            await one.broker.broker_configs.alter("", lambda _: {"log.retention.ms": "5"})
+            assert one.broker.topics.defaults == {"retention.ms": "5"}
+            async with asyncio.timeout(30):
+                await followed.wait()
+            assert two.broker.topics.defaults == {"retention.ms": "5"}
+        async with running(world) as again:
+            assert again.broker.topics.defaults == {"retention.ms": "5"}
+
+    asyncio.run(scenario())

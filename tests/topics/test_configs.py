@@ -3,7 +3,7 @@
 import pytest
 
 from lakelog.topics.config_values import show
-from lakelog.topics.configs import DEFINITIONS, values
+from lakelog.topics.configs import DEFINITIONS, check_lags, values
 from lakelog.topics.failures import InvalidConfig
 
 
@@ -70,5 +70,5 @@ def test_a_config_that_is_not_in_the_set_is_refused() -> None:
 
 def test_compaction_lags_must_not_cross() -> None:
     with pytest.raises(InvalidConfig, match="conflict"):
-        values({"min.compaction.lag.ms": "2", "max.compaction.lag.ms": "1"})
-    values({"min.compaction.lag.ms": "1", "max.compaction.lag.ms": "1"})
+        check_lags(values({"min.compaction.lag.ms": "2", "max.compaction.lag.ms": "1"}))
+    check_lags(values({"min.compaction.lag.ms": "1", "max.compaction.lag.ms": "1"}))

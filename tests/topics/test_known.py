@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from lakelog.meta import keys
 from lakelog.meta.port import KeyValue
 from lakelog.model.ids import TopicId
+from lakelog.topics.config_values import ConfigSource
 from lakelog.topics.known import Known
-from lakelog.topics.settings import settings
+from lakelog.topics.settings import ConfigLayer, settings
 from lakelog.topics.topic import Span, Topic, TopicState, encode
 
 NAMES = ("a.b", "a_b", "c")
@@ -151,3 +152,15 @@ def test_a_change_of_what_can_be_seen_is_told_once_and_nothing_else_is() -> None
         known.install(reading, [key_value(seen), key_value(other)])
     known.forget("c", version=store.version + 1)
     assert told == [("c",), ("a.b", "c"), ("a.b",)]
+
+
+def test_a_change_that_was_worked_out_before_the_defaults_moved_follows_them() -> None:
+    known = Known({})
+    before = topic("c", 5)
+    known.learn(before)
+    altered = {"retention.ms": "7"}
+    known.use((ConfigLayer(ConfigSource.DEFAULT_BROKER, altered),))
+    known.learn(replace(before, version=6))
+    found = known.visible("c")
+    assert found is not None
+    assert (found.version, found.settings.retention_ms) == (6, 7)

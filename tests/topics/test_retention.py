@@ -1,7 +1,14 @@
 from tests.topics.stage import World, make, run
 
 from lakelog.log.retention import Policy
+from lakelog.model.ids import BrokerId
+from lakelog.topics.broker_configs import ALL_BROKERS, BrokerConfigs
+from lakelog.topics.broker_settings import topic_layers
 from lakelog.topics.retention import policies
+
+
+def configs_in(world: World) -> BrokerConfigs:
+    return BrokerConfigs(world.store.another(), BrokerId(1), {})
 
 
 def test_streams_of_topics_that_drop_old_records_have_a_policy() -> None:
@@ -12,9 +19,21 @@ def test_streams_of_topics_that_drop_old_records_have_a_policy() -> None:
         both = await make(here, "both", 1, retention_bytes="7", cleanup_policy="compact,delete")
         await make(here, "compacted", 1, cleanup_policy="compact")
         await make(here, "for-ever", 1, retention_ms="-1", retention_bytes="-9")
-        assert await policies(there) == {
+        assert await policies(there, configs_in(world)) == {
             **dict.fromkeys(by_time.streams(), Policy(5, -1)),
             **dict.fromkeys(both.streams(), Policy(604_800_000, 7)),
         }
+
+    run(scenario)
+
+
+def test_records_are_kept_for_as_long_as_another_broker_was_told_just_now() -> None:
+    async def scenario(world: World) -> None:
+        topics, here, there = world.registry(), configs_in(world), configs_in(world)
+        here.on_change(lambda: topics.use(topic_layers(here.altered())))
+        topic = await make(topics, "t", 1)
+        await there.alter(ALL_BROKERS, lambda _: {"log.retention.ms": "31536000000"})
+        (stream,) = topic.streams()
+        assert (await policies(topics, here))[stream] == Policy(31_536_000_000, -1)
 
     run(scenario)

@@ -4,11 +4,20 @@ from lakelog.records.acceptance import TimestampType
 from lakelog.topics.config_values import ConfigSource
 from lakelog.topics.configs import DEFINITIONS, Format
 from lakelog.topics.failures import InvalidConfig
-from lakelog.topics.settings import Described, Synonym, TopicDefaults, described, settings
+from lakelog.topics.settings import (
+    ConfigLayer,
+    Described,
+    Synonym,
+    TopicDefaults,
+    described,
+    in_effect,
+    settings,
+)
 
 
 def one(name: str, configs: dict[str, str], defaults: dict[str, str]) -> Described:
-    (found,) = (d for d in described(configs, defaults) if d.definition.name == name)
+    layers = (ConfigLayer(ConfigSource.STATIC, defaults),)
+    (found,) = (d for d in described(configs, layers) if d.definition.name == name)
     return found
 
 
@@ -44,8 +53,16 @@ def test_an_empty_policy_neither_deletes_nor_compacts() -> None:
     assert (found.delete, found.compacted) == (False, False)
 
 
+def test_defaults_that_contradict_a_topic_are_refused_for_it_and_do_not_undo_it() -> None:
+    own, defaults = {"max.compaction.lag.ms": "10"}, {"min.compaction.lag.ms": "20"}
+    with pytest.raises(InvalidConfig, match=r"min\.compaction\.lag\.ms \(20\)"):
+        settings(own, defaults)
+    found = in_effect(own, defaults)
+    assert (found.min_compaction_lag_ms, found.max_compaction_lag_ms) == (20, 10)
+
+
 def test_every_config_is_described_by_name() -> None:
-    assert [d.definition.name for d in described({}, {})] == sorted(DEFINITIONS)
+    assert [d.definition.name for d in described({})] == sorted(DEFINITIONS)
 
 
 def test_synonyms_run_from_the_topic_over_the_broker_to_the_default() -> None:

@@ -1,6 +1,6 @@
 """AlterConfigs (33), versions 0 to 2.
 
-Replaces all configs of a topic or group by those of the request, so it is deprecated for
+Replaces all configs of a topic, group or broker by those of the request, so it is deprecated for
 IncrementalAlterConfigs. Other resources are 42; see `alteration`.
 """
 

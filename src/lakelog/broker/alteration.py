@@ -1,7 +1,7 @@
 """What AlterConfigs and IncrementalAlterConfigs share: which resources can be altered, and how.
 
-Topics and groups can, groups whether they are there or not. A broker's configs are in its
-configuration file; loggers and client metrics have no configs that are kept.
+Topics, groups and brokers can: groups whether they are there or not; of brokers this one or,
+without a name, all together. Loggers and client metrics have no configs that are kept.
 """
 
 from collections import Counter
@@ -12,6 +12,7 @@ from lakelog.broker.administration import Deadline, Fault
 from lakelog.broker.config_resources import ResourceType
 from lakelog.model.errors import ErrorCode
 from lakelog.topics import names
+from lakelog.topics.broker_configs import ALL_BROKERS
 from lakelog.topics.failures import InvalidChange, UnknownTopic
 from lakelog.topics.settings import settings
 
@@ -19,11 +20,13 @@ if TYPE_CHECKING:
     from lakelog.broker.broker import Broker
 
 Alteration = Callable[[Mapping[str, str]], dict[str, str]]
-"""From the own configs of a topic or group to what they shall be."""
+"""From the own configs of a resource to what they shall be."""
+
+NAME_SHOWN: Final = 100
+"""How many characters of a wrong name are repeated."""
 
 TWICE: Final = Fault(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
 _FIXED: Final = {
-    ResourceType.BROKER: "The configs of a broker are set in its configuration file.",
     ResourceType.BROKER_LOGGER: "The loggers of a broker are set in its configuration file.",
     ResourceType.CLIENT_METRICS: "Client metrics are not served.",
 }
@@ -56,6 +59,9 @@ async def alter(
 
     async def work() -> None:
         kind, name = resource
+        if kind == ResourceType.BROKER:
+            await _alter_broker(broker, name, alteration, validate_only=validate_only)
+            return
         if kind not in {ResourceType.TOPIC, ResourceType.GROUP}:
             known = [fixed for fixed in _FIXED if fixed == kind]
             raise InvalidChange(_FIXED[known[0]] if known else f"Unknown resource type {kind}")
@@ -68,6 +74,16 @@ async def alter(
         await _alter_topic(broker, name, alteration, validate_only=validate_only)
 
     return await deadline.attempt(work)
+
+
+async def _alter_broker(
+    broker: "Broker", name: str, alteration: Alteration, *, validate_only: bool
+) -> None:
+    if name not in (ALL_BROKERS, str(broker.node_id)):
+        raise InvalidChange(
+            f"Unexpected broker id, expected {broker.node_id}, but received {name[:NAME_SHOWN]}"
+        )
+    await broker.broker_configs.alter(name, alteration, validate_only=validate_only)
 
 
 async def _alter_topic(

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from lakelog.coordinator.coordinator import Coordinator
     from lakelog.log.log import Log
     from lakelog.telemetry import Metrics
+    from lakelog.topics.broker_configs import BrokerConfigs
     from lakelog.topics.cluster import Cluster
     from lakelog.topics.group_configs import GroupConfigs
     from lakelog.topics.registry import Topics
@@ -45,6 +46,7 @@ class Broker:
     topics: "Topics"
     groups: "Coordinator"
     group_configs: "GroupConfigs"
+    broker_configs: "BrokerConfigs"
     log: "Log"
     clock: "Clock"
     entropy: "Entropy"

@@ -1,12 +1,12 @@
 """What configs belong to: the kinds of resources, and the configs of a broker and of a group.
 
-A broker's configs are what tools read to know how it is set up; they are set in its configuration
-file and cannot be altered by clients, so every one is read-only. A group's are what it sets itself,
-then what the operator chose for all groups, then the default.
+A broker's configs are what tools read to know how it is set up. Some can be altered while it runs
+(see `topics.broker_settings`); the others are set in its configuration file, or fixed, and
+read-only. A group's are what it sets itself, then what holds for all groups.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
@@ -14,15 +14,17 @@ from lakelog.broker.describe_topic_partitions import PARTITIONS_MAX
 from lakelog.broker.fetch import RESPONSE_BYTES_MAX
 from lakelog.broker.fetch_sessions import SESSIONS_MAX
 from lakelog.groups.settings import GroupSettings
+from lakelog.topics.broker_settings import DEFINITIONS as BROKER_DEFINITIONS
 from lakelog.topics.config_values import ConfigSource, ConfigType, show
-from lakelog.topics.configs import DEFINITIONS
+from lakelog.topics.configs import Definition
 from lakelog.topics.group_settings import DEFINITIONS as GROUP_DEFINITIONS
 from lakelog.topics.group_settings import default_values
-from lakelog.topics.settings import Synonym
+from lakelog.topics.settings import ConfigLayer, Synonym
 from lakelog.wire.framing import REQUEST_LIMITS
 
 if TYPE_CHECKING:
     from lakelog.broker.broker import Broker, BrokerOptions
+    from lakelog.topics.broker_configs import BrokerConfigs
 
 
 class ResourceType(IntEnum):
@@ -49,25 +51,38 @@ class Entry:
 
 
 FRAME_BYTES_MAX: Final = max(REQUEST_LIMITS.size_max_by_api.values())
-_B, _S, _I, _L = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
+_B, _S, _I = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
 
 
 def broker_entries(broker: "Broker") -> list[Entry]:
     """The configs of this broker, by name."""
-    defaults = _topic_defaults(broker.topics.defaults)
-    found = [*_identity(broker), *_choices(broker.options), *_LIMITS, *defaults]
+    layers = broker.broker_configs.layers()
+    found = [*_identity(broker), *_choices(broker.options), *_LIMITS]
+    found += _of_groups(broker.group_configs.defaults).values()
+    found += (_altered(definition, layers) for definition in BROKER_DEFINITIONS.values())
     return sorted(found, key=lambda entry: entry.name)
 
 
-def group_entries(own: Mapping[str, str], defaults: GroupSettings) -> list[Entry]:
+def default_entries(configs: "BrokerConfigs") -> list[Entry]:
+    """What was altered for all brokers, by name, and nothing else, as in Kafka."""
+    _, for_all = configs.altered()
+    set_for_all = [BROKER_DEFINITIONS[name] for name in sorted(for_all.configs)]
+    found = [_altered(definition, (for_all,)) for definition in set_for_all]
+    return [replace(entry, synonyms=entry.synonyms[:1]) for entry in found]
+
+
+def group_entries(
+    own: Mapping[str, str], defaults: GroupSettings, layers: Sequence[ConfigLayer]
+) -> list[Entry]:
     """The configs of a group with these of its own, by name; whether it is there or not."""
-    chosen = default_values(defaults)
+    chosen = _of_groups(defaults)
     found = []
     for name, definition in GROUP_DEFINITIONS.items():
         assert definition.broker_name is not None, name
-        assert isinstance(definition.default, int), name
-        above = _chosen(definition.broker_name, chosen[name], definition.default, "")
-        synonyms = above.synonyms
+        if definition.broker_name in chosen:
+            synonyms = chosen[definition.broker_name].synonyms
+        else:
+            synonyms = _altered(BROKER_DEFINITIONS[definition.broker_name], layers).synonyms
         if name in own:
             synonyms = (Synonym(name, own[name], ConfigSource.GROUP), *synonyms)
         first = synonyms[0]
@@ -165,28 +180,35 @@ _LIMITS: Final = tuple(
 )
 
 
-def _topic_defaults(defaults: Mapping[str, str]) -> list[Entry]:
-    """The broker-wide names of topic configs, with what topics get from them."""
-    found = []
-    for definition in DEFINITIONS.values():
-        if definition.broker_name is None:
-            continue
-        synonyms = []
-        if definition.name in defaults:
-            value = show(definition.parse(defaults[definition.name]))
-            synonyms.append(Synonym(definition.broker_name, value, ConfigSource.STATIC))
-        if definition.broker_default:
-            value = show(definition.default)
-            synonyms.append(Synonym(definition.broker_name, value, ConfigSource.DEFAULT))
-        found.append(
-            Entry(
-                definition.broker_name,
-                synonyms[0].value if synonyms else None,
-                definition.type,
-                synonyms[0].source if synonyms else ConfigSource.DEFAULT,
-                definition.documentation,
-                tuple(synonyms),
-                read_only=True,
+def _of_groups(defaults: GroupSettings) -> dict[str, Entry]:
+    """What the options say for all groups, by the broker's names, and nobody can alter."""
+    chosen = default_values(defaults)
+    found = {}
+    for name, definition in GROUP_DEFINITIONS.items():
+        above = definition.broker_name
+        if above is not None and above not in BROKER_DEFINITIONS:
+            assert isinstance(definition.default, int), name
+            found[above] = _chosen(
+                above, chosen[name], definition.default, definition.documentation
             )
-        )
     return found
+
+
+def _altered(definition: Definition, layers: Sequence[ConfigLayer]) -> Entry:
+    """A config that can be altered: where it is set, the nearest first, then its default."""
+    name = definition.name
+    synonyms = [
+        Synonym(name, layer.configs[name], layer.source)
+        for layer in layers
+        if name in layer.configs
+    ]
+    if definition.broker_default:
+        synonyms.append(Synonym(name, show(definition.default), ConfigSource.DEFAULT))
+    return Entry(
+        name,
+        synonyms[0].value if synonyms else None,
+        definition.type,
+        synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+        definition.documentation,
+        tuple(synonyms),
+    )

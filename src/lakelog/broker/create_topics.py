@@ -134,7 +134,7 @@ class _Creation:
                 CreatableTopicConfigs(
                     name=found.definition.name, value=found.value, config_source=found.source
                 )
-                for found in described(configs, self._broker.topics.defaults)
+                for found in described(configs, self._broker.topics.layers)
             )
         return self._shown[key]
 

@@ -1,8 +1,8 @@
 """DescribeConfigs (32), versions 1 to 4.
 
 Null and empty keys ask for all; keys that are unknown are left out. Topics have Kafka's configs and
-ours, with their source; a broker describes itself (its id, or "" for the dynamic defaults, of which
-there are none), other ids are 42. Groups have their own configs or defaults, whether there is such
+ours, with their source; a broker describes itself (its id, or "" for what was altered for all
+brokers), other ids are 42. Groups have their own configs or defaults, whether there is such
 a group or not; loggers and client metrics have nothing to show. Synonyms go out when asked for,
 types and documentation from v3 on.
 
@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lakelog.broker.administration import Deadline, Fault
 from lakelog.broker.call import Call
-from lakelog.broker.config_resources import Entry, ResourceType, broker_entries, group_entries
+from lakelog.broker.config_resources import (
+    Entry,
+    ResourceType,
+    broker_entries,
+    default_entries,
+    group_entries,
+)
 from lakelog.model.errors import ErrorCode
 from lakelog.topics import names
 from lakelog.topics.failures import InvalidChange, TooLarge, TopicFailure
@@ -50,6 +56,8 @@ async def handle(
     kinds = {asked.resource_type for asked in request.resources}
     deadline = Deadline(broker, call)
     stale: dict[int, Fault | None] = {}
+    altered = await deadline.attempt(broker.broker_configs.current)  # all others stand on these
+    stale[ResourceType.BROKER] = altered
     if ResourceType.TOPIC in kinds:
         stale[ResourceType.TOPIC] = await deadline.attempt(broker.topics.current)
     if ResourceType.GROUP in kinds:
@@ -96,10 +104,7 @@ class _Description:
             case ResourceType.TOPIC:
                 return self._topic(asked.resource_name, keys)
             case ResourceType.BROKER:
-                if not asked.resource_name:
-                    return ()
-                self._check_own_id(asked.resource_name, " or empty string")
-                return self._show(("broker", keys), broker_entries(self._broker), keys)
+                return self._of_broker(asked.resource_name, keys)
             case ResourceType.BROKER_LOGGER:
                 _check_named(asked.resource_name, "Broker id must not be empty")
                 self._check_own_id(asked.resource_name, "")
@@ -131,9 +136,18 @@ class _Description:
                 found.definition.documentation,
                 found.synonyms,
             )
-            for found in described(topic.configs, self._broker.topics.defaults)
+            for found in described(topic.configs, self._broker.topics.layers)
         ]
         return self._show((*sorted(topic.configs.items()), keys), entries, keys)
+
+    def _of_broker(self, name: str, keys: frozenset[str]) -> Shown | Fault:
+        if name:  # what it knows is what is in effect here, also while the store is down
+            self._check_own_id(name, " or empty string")
+            return self._show(("broker", keys), broker_entries(self._broker), keys)
+        stale = self._stale[ResourceType.BROKER]
+        if stale is not None:
+            return stale
+        return self._show(("brokers", keys), default_entries(self._broker.broker_configs), keys)
 
     def _group(self, group_id: str, keys: frozenset[str]) -> Shown | Fault:
         stale = self._stale[ResourceType.GROUP]
@@ -141,7 +155,8 @@ class _Description:
             return stale
         configs = self._broker.group_configs
         own = configs.own(group_id)
-        entries = group_entries(own, configs.defaults)
+        layers = self._broker.broker_configs.layers()
+        entries = group_entries(own, configs.defaults, layers)
         return self._show(("group", *sorted(own.items()), keys), entries, keys)
 
     def _check_own_id(self, name: str, alternative: str) -> None:

@@ -1,9 +1,9 @@
 """IncrementalAlterConfigs (44), versions 0 to 1.
 
-SET, DELETE, and on lists APPEND and SUBTRACT, which start from the default where a topic sets
-nothing; no config of a group is a list. One key twice, a null value or an unknown operation is 42,
-an unknown key or APPEND to what is no list 40; a group may DELETE what is unknown, as in Kafka.
-Resources other than topics and groups are 42; see `alteration`.
+SET, DELETE, and on lists APPEND and SUBTRACT, which start from what is in effect where a resource
+sets nothing; no config of a group is a list. One key twice, a null value or an unknown operation is
+42, an unknown key or APPEND to what is no list 40; groups and brokers may DELETE what is unknown,
+as in Kafka. Loggers and client metrics are 42; see `alteration`.
 """
 
 from collections.abc import Mapping
@@ -15,8 +15,9 @@ from lakelog.broker.alteration import TWICE, Alteration, alter, check_names, rep
 from lakelog.broker.call import Call
 from lakelog.broker.config_resources import ResourceType
 from lakelog.model.errors import ErrorCode
+from lakelog.topics.broker_settings import DEFINITIONS as BROKER_DEFINITIONS
 from lakelog.topics.config_values import ConfigType, show
-from lakelog.topics.configs import DEFINITIONS
+from lakelog.topics.configs import DEFINITIONS, Definition
 from lakelog.topics.failures import InvalidChange, InvalidConfig
 from lakelog.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsAlterableConfig,
@@ -55,14 +56,31 @@ async def handle(
                 broker,
                 deadline,
                 resource,
-                _changes(asked, broker.topics.defaults),
+                _changes(asked, *_ground(broker, asked)),
                 validate_only=request.validate_only,
             )
         responses.append(_response(asked, fault))
     return IncrementalAlterConfigsResponse(responses=tuple(responses))
 
 
-def _changes(asked: IncrementalAlterConfigsResource, defaults: Mapping[str, str]) -> Alteration:
+def _ground(
+    broker: "Broker", asked: IncrementalAlterConfigsResource
+) -> tuple[Mapping[str, Definition], Mapping[str, str]]:
+    """The configs that a resource may have, and what it gets of them where it sets nothing."""
+    match asked.resource_type:
+        case ResourceType.TOPIC:
+            return DEFINITIONS, broker.topics.defaults
+        case ResourceType.BROKER:
+            return BROKER_DEFINITIONS, broker.broker_configs.below(asked.resource_name)
+        case _:
+            return {}, {}
+
+
+def _changes(
+    asked: IncrementalAlterConfigsResource,
+    definitions: Mapping[str, Definition],
+    defaults: Mapping[str, str],
+) -> Alteration:
     def change(configs: Mapping[str, str]) -> dict[str, str]:
         check_names(
             (config.name, "" if config.config_operation == Operation.DELETE else config.value)
@@ -72,7 +90,7 @@ def _changes(asked: IncrementalAlterConfigsResource, defaults: Mapping[str, str]
         for config in asked.configs:
             if asked.resource_type == ResourceType.TOPIC and config.name not in DEFINITIONS:
                 raise InvalidConfig(f"Unknown topic config name: {config.name}")
-            _apply(config, changed, defaults)
+            _apply(config, changed, definitions, defaults)
         return changed
 
     return change
@@ -81,6 +99,7 @@ def _changes(asked: IncrementalAlterConfigsResource, defaults: Mapping[str, str]
 def _apply(
     config: IncrementalAlterConfigsAlterableConfig,
     configs: dict[str, str],
+    definitions: Mapping[str, Definition],
     defaults: Mapping[str, str],
 ) -> None:
     name, value = config.name, config.value or ""
@@ -90,7 +109,7 @@ def _apply(
         case Operation.DELETE:
             configs.pop(name, None)
         case Operation.APPEND | Operation.SUBTRACT as operation:
-            definition = DEFINITIONS.get(name)
+            definition = definitions.get(name)
             if definition is None or definition.type is not ConfigType.LIST:
                 raise InvalidConfig(
                     f"Can't {Operation(operation).name} to key {name} because its type is not LIST."

@@ -37,7 +37,12 @@ from lakelog.server.address import Address
 from lakelog.server.index_view import describe
 from lakelog.server.listener import Listener
 from lakelog.server.options import ServerOptions
-from lakelog.server.surroundings import KnownTopics, LiveBrokers, group_configs
+from lakelog.server.surroundings import (
+    KnownTopics,
+    LiveBrokers,
+    broker_configs,
+    group_configs,
+)
 from lakelog.server.watched import WatchedObjects
 from lakelog.telemetry import Metrics, event
 from lakelog.topics.cluster import Cluster, open_cluster
@@ -172,6 +177,7 @@ class Node:
             topics=topics,
             groups=groups,
             group_configs=configs,
+            broker_configs=broker_configs(world.store, own_id, topics, configs),
             log=own_log,
             clock=world.clock,
             entropy=world.entropy,
@@ -182,6 +188,7 @@ class Node:
 
     async def _open(self, broker: Broker) -> None:
         """Become known, accept clients, and keep house."""
+        await broker.broker_configs.current()
         await broker.topics.current()
         await broker.group_configs.current()
         await broker.cluster.register(self._own_node())
@@ -189,9 +196,12 @@ class Node:
         broker.groups.start()
         await self._listener.serve()
         self.serving = True
-        broker.log.start_retention(functools.partial(policies, broker.topics))
+        broker.log.start_retention(
+            functools.partial(policies, broker.topics, broker.broker_configs)
+        )
         self._tasks.spawn(broker.topics.run(), name="topics")
         self._tasks.spawn(broker.group_configs.run(), name="group configs")
+        self._tasks.spawn(broker.broker_configs.run(), name="broker configs")
         self._tasks.spawn(self._load_kernels(), name="kernels")
         if self._options.tables.enabled:
             self._tasks.spawn(self._table_keeper(broker).run(), name="tables")

@@ -1,6 +1,6 @@
-"""What a group coordinator sees of its broker.
+"""What a group coordinator sees of its broker, and what follows the configs of brokers.
 
-The brokers that live, the topics that are known, and the configs of groups.
+The brokers that live, the topics that are known, the configs of groups and of brokers.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +11,8 @@ from lakelog.coordinator.options import GroupOptions
 from lakelog.coordinator.ports import default_settings
 from lakelog.meta.port import MetadataStore
 from lakelog.model.ids import BrokerId, TopicId
+from lakelog.topics.broker_configs import BrokerConfigs
+from lakelog.topics.broker_settings import group_defaults, static_configs, topic_layers
 from lakelog.topics.cluster import Cluster
 from lakelog.topics.group_configs import GroupConfigs
 from lakelog.topics.registry import Topics
@@ -66,3 +68,19 @@ class KnownTopics:
 def group_configs(store: MetadataStore, clock: Clock, options: GroupOptions) -> GroupConfigs:
     """What groups set for themselves, on top of what the options say for all of them."""
     return GroupConfigs(store, clock, default_settings(options))
+
+
+def broker_configs(
+    store: MetadataStore, own_id: BrokerId, topics: Topics, groups: GroupConfigs
+) -> BrokerConfigs:
+    """What was altered for this broker or for all; topics and groups follow it from now on."""
+    chosen = groups.defaults
+    configs = BrokerConfigs(store, own_id, static_configs(topics.defaults, chosen))
+
+    def follow() -> None:
+        altered = configs.altered()
+        topics.use(topic_layers(altered))
+        groups.use(group_defaults(altered, chosen))
+
+    configs.on_change(follow)
+    return configs

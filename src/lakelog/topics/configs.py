@@ -368,12 +368,14 @@ def values(configs: Mapping[str, str]) -> dict[str, Value]:
         if definition is None:
             raise InvalidConfig(f"Unknown topic config name: {name}")
         found[name] = definition.parse(text)
+    return found
+
+
+def check_lags(found: Mapping[str, Value | None]) -> None:
+    """Raises `InvalidConfig` when compaction must wait for longer than it may wait."""
     least, most = found["min.compaction.lag.ms"], found["max.compaction.lag.ms"]
-    assert isinstance(least, int)
-    assert isinstance(most, int)
-    if least > most:
+    if isinstance(least, int) and isinstance(most, int) and least > most:
         raise InvalidConfig(
             f"conflict topic config setting min.compaction.lag.ms ({least}) >"
             f" max.compaction.lag.ms ({most})"
         )
-    return found

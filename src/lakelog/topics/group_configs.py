@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 import msgspec
@@ -139,6 +139,12 @@ class KnownGroups:
             if record.version > reading.learnt.get(key, 0):
                 self._set(key, record)
 
+    def use(self, defaults: GroupSettings) -> None:
+        """Groups get these defaults from now on."""
+        self.defaults = defaults
+        for key, record in list(self._by_key.items()):
+            self._set(key, replace(record, settings=settings(record.configs, defaults)))
+
     def _record(self, found: KeyValue) -> GroupRecord:
         record = self._by_key.get(found.key)
         is_known = record is not None and record.version == found.version
@@ -173,6 +179,11 @@ class GroupConfigs:
             revision=keys.GROUP_CONFIGS_REVISION,
         )
         self._changing = asyncio.Lock()
+
+    def use(self, defaults: GroupSettings) -> None:
+        """Give groups these defaults from now on."""
+        self.defaults = defaults
+        self._known.use(defaults)
 
     def of(self, group_id: str) -> GroupSettings:
         """What is in effect for the group, as far as is known."""

@@ -5,14 +5,16 @@ installed. A key's version only grows, also when the key is made again, so an ol
 replaces a newer one; what was learnt while a full reading was under way is put on top of it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lakelog.meta import keys
 from lakelog.meta.port import KeyValue
 from lakelog.model.ids import TopicId
 from lakelog.topics import names
+from lakelog.topics.config_values import ConfigSource
+from lakelog.topics.settings import ConfigLayer, TopicSettings, in_effect, merged
 from lakelog.topics.topic import Topic, TopicState, decode
 
 
@@ -27,6 +29,8 @@ class Known:
     """Topics by name, in whatever state, and those that can be seen by id too."""
 
     def __init__(self, defaults: Mapping[str, str]) -> None:
+        self._static = ConfigLayer(ConfigSource.STATIC, defaults)
+        self.layers: tuple[ConfigLayer, ...] = (self._static,)
         self.defaults = defaults
         self.listeners: list[Callable[[], None]] = []
         """Told after a change of what clients may see."""
@@ -67,8 +71,23 @@ class Known:
         others = (other for other in self._unified.get(names.unified(name), ()) if other != name)
         return min(others, default=None)
 
+    def use(self, altered: Sequence[ConfigLayer]) -> None:
+        """Give topics these defaults on top of the broker's own ones, from now on."""
+        self.layers = (*altered, self._static)
+        self.defaults = merged(self.layers)
+        shared: dict[tuple[tuple[str, str], ...], TopicSettings] = {}  # most topics set nothing
+        for topic in list(self._by_name.values()):
+            own = tuple(sorted(topic.configs.items()))
+            if own not in shared:
+                shared[own] = in_effect(topic.configs, self.defaults)
+            self._set(replace(topic, settings=shared[own]))
+        self._tell()
+
     def learn(self, topic: Topic) -> None:
         """The key was read or written at this version."""
+        settings = in_effect(topic.configs, self.defaults)
+        if settings != topic.settings:  # the defaults moved while a change of it was under way
+            topic = replace(topic, settings=settings)
         for reading in self._readings:
             reading.learnt[topic.name] = (topic.version, topic)
         if topic.version >= self.version(topic.name):

@@ -16,7 +16,7 @@ is announced by moving that key. Rules:
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 from weakref import WeakValueDictionary
@@ -40,8 +40,8 @@ from lakelog.topics.failures import (
     UnknownTopic,
 )
 from lakelog.topics.known import Known
-from lakelog.topics.settings import TopicDefaults, settings
-from lakelog.topics.topic import Span, Topic, TopicState
+from lakelog.topics.settings import ConfigLayer, TopicDefaults, settings
+from lakelog.topics.topic import Span, Topic, TopicState, new_topic_id
 
 REFRESH_S: Final = 1.0
 LEFT_BEHIND_S: Final = 10.0
@@ -82,6 +82,15 @@ class Topics:
     def defaults(self) -> Mapping[str, str]:
         """The configs that this broker gives topics which do not set them."""
         return self._known.defaults
+
+    @property
+    def layers(self) -> tuple[ConfigLayer, ...]:
+        """The same by where they were set; a layer before another hides what that one sets."""
+        return self._known.layers
+
+    def use(self, altered: Sequence[ConfigLayer]) -> None:
+        """Give topics these defaults on top of the options', from now on."""
+        self._known.use(altered)
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """Call it whenever the topics that are known have changed."""
@@ -292,7 +301,7 @@ class Topics:
             raise TooLarge(f"A topic has at most {PARTITIONS_MAX} partitions.")
         return Topic(
             name=name,
-            id=_new_topic_id(self._entropy),
+            id=new_topic_id(self._entropy),
             spans=(Span(0, FIRST_STREAM, partitions),),
             replication_factor=replication_factor,
             configs=dict(configs),
@@ -384,11 +393,3 @@ def _check_growth(topic: Topic, count: int) -> None:
         )
     if count > PARTITIONS_MAX:
         raise TooLarge(f"A topic has at most {PARTITIONS_MAX} partitions.")
-
-
-def _new_topic_id(entropy: Entropy) -> TopicId:
-    """A random UUID (version 4) that no client takes for one of the reserved ids."""
-    token = bytearray(entropy.token(16))
-    token[6] = (token[6] & 0x0F) | 0x40
-    token[8] = (token[8] & 0x3F) | 0x80
-    return TopicId(bytes(token))

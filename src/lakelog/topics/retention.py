@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 from lakelog.log.retention import Policy
 
 if TYPE_CHECKING:
+    from lakelog.topics.broker_configs import BrokerConfigs
     from lakelog.topics.registry import Topics
 
 
-async def policies(topics: "Topics") -> Mapping[int, Policy]:
+async def policies(topics: "Topics", configs: "BrokerConfigs") -> Mapping[int, Policy]:
     """The policy of every stream whose topic drops old records; others are left out."""
+    await configs.current()  # what topics get that do not say how long they keep records
     found: dict[int, Policy] = {}
     for topic in await topics.all():
         kept = topic.settings

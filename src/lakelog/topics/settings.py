@@ -5,14 +5,14 @@ form with sources and synonyms (row 67): the topic's own value, then the broker'
 the default.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Final
 
 from lakelog.records.acceptance import TimestampType
 from lakelog.topics.config_values import ConfigSource, Value, show
-from lakelog.topics.configs import DEFINITIONS, Definition, Format, values
+from lakelog.topics.configs import DEFINITIONS, Definition, Format, check_lags, values
 
 NONE_SET: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -39,7 +39,7 @@ class TopicDefaults:
             for field in fields(self)
             if getattr(self, field.name) is not None
         }
-        values(chosen)
+        settings(chosen)
         return chosen
 
 
@@ -71,7 +71,16 @@ class TopicSettings:
 
 
 def settings(configs: Mapping[str, str], defaults: Mapping[str, str] = NONE_SET) -> TopicSettings:
-    """The settings of a topic with these configs of its own; raises `InvalidConfig`."""
+    """The settings of a topic that is to have these configs; raises `InvalidConfig`."""
+    check_lags(values({**defaults, **configs}))
+    return in_effect(configs, defaults)
+
+
+def in_effect(configs: Mapping[str, str], defaults: Mapping[str, str] = NONE_SET) -> TopicSettings:
+    """The settings of a topic that has these configs; raises `InvalidConfig`.
+
+    Defaults that changed since may contradict what a topic sets itself: both are kept, as in Kafka.
+    """
     found = values({**defaults, **configs})
     policy = found["cleanup.policy"]
     assert isinstance(policy, tuple)
@@ -126,23 +135,38 @@ class Described:
     synonyms: tuple[Synonym, ...]
 
 
-def described(
-    configs: Mapping[str, str], defaults: Mapping[str, str] = NONE_SET
-) -> list[Described]:
-    """Every config of a topic in effect, in the order of the names."""
-    return [_describe(definition, configs, defaults) for definition in DEFINITIONS.values()]
+@dataclass(frozen=True, slots=True)
+class ConfigLayer:
+    """Configs that were set in one place; a layer before another hides what that one sets."""
+
+    source: ConfigSource
+    configs: Mapping[str, str]
+
+
+def merged(layers: Sequence[ConfigLayer]) -> dict[str, str]:
+    """What is in effect of these layers, of which the first hides the others."""
+    found: dict[str, str] = {}
+    for layer in reversed(layers):
+        found.update(layer.configs)
+    return found
+
+
+def described(configs: Mapping[str, str], layers: Sequence[ConfigLayer] = ()) -> list[Described]:
+    """Every config of a topic in effect, in the order of the names, over these defaults."""
+    return [_describe(definition, configs, layers) for definition in DEFINITIONS.values()]
 
 
 def _describe(
-    definition: Definition, configs: Mapping[str, str], defaults: Mapping[str, str]
+    definition: Definition, configs: Mapping[str, str], layers: Sequence[ConfigLayer]
 ) -> Described:
     name, above = definition.name, definition.broker_name or definition.name
     synonyms = []
     if name in configs:
         synonyms.append(Synonym(name, show(definition.parse(configs[name])), ConfigSource.TOPIC))
-    if name in defaults:
-        value = show(definition.parse(defaults[name]))
-        synonyms.append(Synonym(above, value, ConfigSource.STATIC))
+    for layer in layers:
+        if name in layer.configs:
+            value = show(definition.parse(layer.configs[name]))
+            synonyms.append(Synonym(above, value, layer.source))
     if definition.broker_name is not None and definition.broker_default:
         synonyms.append(Synonym(above, show(definition.default), ConfigSource.DEFAULT))
     if synonyms:

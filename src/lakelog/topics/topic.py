@@ -19,11 +19,12 @@ from typing import Final
 
 import msgspec
 
+from lakelog.clock import Entropy
 from lakelog.meta.port import VALUE_BYTES_MAX
 from lakelog.model.failures import Corrupt
 from lakelog.model.ids import StreamId, TopicId
 from lakelog.topics.failures import InvalidConfig, TooLarge
-from lakelog.topics.settings import NONE_SET, TopicSettings, settings
+from lakelog.topics.settings import NONE_SET, TopicSettings, in_effect
 
 KEY_FORMAT: Final = 1
 """The layout of a topic's key; a greater one was written by a newer version."""
@@ -179,13 +180,21 @@ def decode(value: bytes, *, version: int, defaults: Mapping[str, str] = NONE_SET
             spans=_spans(key.spans),
             replication_factor=key.replication_factor,
             configs=key.configs,
-            settings=settings(key.configs, defaults),
+            settings=in_effect(key.configs, defaults),
             state=key.state,
             growing=None if key.growing is None else _span(key.growing),
             version=version,
         )
     except (msgspec.MsgspecError, ValueError, InvalidConfig) as reason:
         raise Corrupt(f"a topic key cannot be read: {reason}") from reason
+
+
+def new_topic_id(entropy: Entropy) -> TopicId:
+    """A random UUID (version 4) that no client takes for one of the reserved ids."""
+    token = bytearray(entropy.token(16))
+    token[6] = (token[6] & 0x0F) | 0x40
+    token[8] = (token[8] & 0x3F) | 0x80
+    return TopicId(bytes(token))
 
 
 def _topic_id(text: str) -> TopicId:

@@ -1,0 +1,44 @@
+"""Bugs in what Kafka's tools ask for: configs of brokers, leaders, answers of the admin APIs."""
+
+from tests.mutants.plant import Plant, plant
+
+BROKER_CONFIGS = ("tests/topics/test_broker_configs.py",)
+
+PLANTS: tuple[Plant, ...] = (
+    plant(
+        "retention by defaults that were altered meanwhile",
+        "topics/retention.py",
+        "    await configs.current()",
+        "    configs.altered()",
+        tests=("tests/topics/test_retention.py",),
+    ),
+    plant(
+        "a topic changed meanwhile keeps the old defaults",
+        "topics/known.py",
+        "        if settings != topic.settings:",
+        "        if False:",
+        tests=("tests/topics/test_known.py",),
+    ),
+    plant(
+        "a config for all brokers hides a broker's own",
+        "topics/broker_configs.py",
+        "        return (*self.altered(), self._static)",
+        "        return (*reversed(self.altered()), self._static)",
+        tests=BROKER_CONFIGS,
+    ),
+    plant(
+        "two writers of broker configs overwrite each other",
+        "topics/broker_configs.py",
+        "await self._store.put(keys.BROKER_CONFIGS, value, expect=version)",
+        "await self._store.put(keys.BROKER_CONFIGS, value, expect=None)",
+        tests=BROKER_CONFIGS,
+    ),
+    plant(
+        "a default that contradicts a topic makes its key unreadable",
+        "topics/topic.py",
+        "settings=in_effect(key.configs, defaults)",
+        "settings=__import__('lakelog.topics.settings', fromlist=['x']).settings("
+        "key.configs, defaults)",
+        tests=BROKER_CONFIGS,
+    ),
+)
