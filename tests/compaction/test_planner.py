@@ -71,12 +71,12 @@ def test_a_log_that_was_trimmed_before_it_was_compacted_begins_later_in_the_tabl
         await place.node.log.trim({1: 4})
         assert (await place.pipeline().round()).all_obstacles == ()
         (file,) = await place.files("orders", 0)
-        assert (file.offset_first, file.offset_end) == (3, 9)
+        assert (file.offset_first, file.offset_end) == (4, 9)
         assert [row.offset for row in await place.rows(1)] == [4, 5, 6, 7, 8]
         await place.produce(1, batches=2)
         await place.node.log.trim({1: 12})
         assert (await place.pipeline().round()).all_obstacles == ()
         files = await place.files("orders", 0)
-        assert [(one.offset_first, one.offset_end) for one in files] == [(3, 9), (12, 15)]
+        assert [(one.offset_first, one.offset_end) for one in files] == [(4, 9), (12, 15)]
 
     run(scenario)

@@ -88,13 +88,14 @@ def test_it_writes_the_files_of_its_range() -> None:
 def test_a_file_that_begins_before_its_entry_is_written_whole() -> None:
     record = replace(REWRITE, start=2)
     trimmed = stream_of(B, C, first_start=4)
-    assert step(record, stream=trimmed) == WriteFile(record, (B, C))
+    assert step(record, stream=trimmed) == WriteFile(record, (B, C), log_start=4)
 
 
 def test_an_input_without_rows_may_be_trimmed_away() -> None:
     record = replace(REWRITE, inputs=("c",))
     assert step(record) == WriteFile(record, (B, C))
-    assert step(record, stream=stream_of(C, first_start=6)) == WriteFile(record, (C,))
+    trimmed = stream_of(C, first_start=6)
+    assert step(record, stream=trimmed) == WriteFile(record, (C,), log_start=6)
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,23 @@ async def table_of(world: World, key: str) -> pa.Table:
     return pq.read_table(pa.BufferReader(await world.objects.get(key)))
 
 
+@pytest.mark.parametrize("log_start", [1, 3, 4])
+def test_records_of_a_segment_below_the_log_start_become_no_rows(log_start: int) -> None:
+    async def scenario(world: World) -> None:
+        node = await created(world, 1)
+        for _ in range(2):
+            await node.log.append([1], [batch(b"a", b"b", b"c")], deadline_s=world.soon())
+        await segmented(world, node, 1)
+        task = replace(rows_task(node), log_start=log_start)
+        result = await compact_rows(world.objects, task)
+        assert isinstance(result, RowsResult)
+        rows = (await table_of(world, task.key))["offset"].to_pylist()
+        assert rows == list(range(log_start, 6))
+        assert (result.facts.origin.start, result.facts.origin.end) == (0, 6)
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("slice_bytes", [1, 8 << 20])
 def test_the_file_holds_every_row_that_can_be_read(
     slice_bytes: int, monkeypatch: pytest.MonkeyPatch

@@ -96,6 +96,23 @@ def test_a_range_within_the_pieces_leaves_out_what_is_not_asked_for() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("log_start", [0, 1, 2, 7, 15])
+def test_records_below_the_log_start_become_no_rows_of_a_file_that_stands_for_them(
+    log_start: int,
+) -> None:
+    async def scenario(world: World) -> None:
+        node = await filled(world, 1)
+        task = replace(task_of(node, 1), log_start=log_start)
+        result = await compact(world.objects, task)
+        assert isinstance(result, CompactionResult)
+        rows = (await table_of(world, result))["offset"].to_pylist()
+        assert rows == list(range(log_start, task.end))
+        origin = result.facts.origin
+        assert (origin.start, origin.end) == (task.start, task.end)
+
+    run(scenario)
+
+
 def test_tasks_and_answers_travel() -> None:
     async def scenario(world: World) -> None:
         node = await filled(world, 1)

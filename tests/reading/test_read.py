@@ -10,13 +10,17 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 from tests.reading.running import Broker, reading_threads, running_broker
 
 from lakelog.model.failures import Refused, Unavailable
 from lakelog.reading import read as reading
 from lakelog.reading.plan import DataLoss
 from lakelog.reading.request import BadOption
+from lakelog.reading.sql import query
 from lakelog.streams.objects import FileKind
 
 FIRST_MS = 1_700_000_000_000
@@ -77,6 +81,23 @@ def test_rows_are_the_same_before_and_after_compaction(broker: Broker) -> None:
     assert planned.read_all().equals(before), "pinned when it was opened"
     expected = [value for at in range(3) for value in values(500, f"p{at}")]
     assert before["value"].to_pylist() == expected
+
+
+def test_deleted_records_are_read_from_neither_log_nor_table(broker: Broker) -> None:
+    broker.create("deleted", 1, lakelog_table_freshness_ms="0")
+    broker.produce("deleted", values(200))
+    admin = AdminClient({"bootstrap.servers": str(broker.running.address)})
+    for done in admin.delete_records([TopicPartition("deleted", 0, 130)]).values():
+        assert done.result(30).low_watermark == 130
+    before = reading.read("deleted", server=broker.server)
+    assert before["offset"].to_pylist() == list(range(130, 200))
+    broker.compact()
+    assert broker.kinds("deleted", 1) == [[FileKind.PARQUET]]
+    assert reading.read("deleted", server=broker.server).equals(before)
+    statement = 'select "offset" from deleted order by all'
+    assert query(statement, server=broker.server)["offset"].to_pylist() == list(range(130, 200))
+    (file,) = Path(broker.options.broker.data).glob("**/topic=deleted/**/*.parquet")
+    assert pq.read_table(file)["offset"].to_pylist() == list(range(130, 200))
 
 
 def test_a_read_begins_and_ends_where_it_is_told_to(broker: Broker) -> None:

@@ -104,10 +104,11 @@ Fact: TypeAlias = Written | InputsGone | Unreadable | Moved
 
 @dataclass(frozen=True, slots=True)
 class WriteFile:
-    """Write these entries to one file, under a key of the record's epoch and a new attempt."""
+    """Write these entries, but no row below the log start (W5), to a new key of this epoch."""
 
     record: TaskRecord
     pieces: tuple[IndexEntry, ...]
+    log_start: int = 0
     effect: str = "put file"
 
 
@@ -277,7 +278,7 @@ def _begin(record: TaskRecord, stream: StreamView) -> Step:
         return _closed(record, "the range was trimmed")
     if pieces[-1].end != record.end or {one.kind for one in pieces} not in record.input_kinds:
         return Stuck(f"the index no longer has [{record.start}, {record.end}) as it was planned")
-    return WriteFile(record, pieces)
+    return WriteFile(record, pieces, stream.log_start)
 
 
 def _is_trimmed(record: TaskRecord, pieces: tuple[IndexEntry, ...]) -> bool:

@@ -115,6 +115,7 @@ class _Work:
 
     def __init__(self, task: RowsTask, file: BinaryIO, left_out: list[tuple[int, int]]) -> None:
         self._task = task
+        self._first = max(task.start, task.log_start)
         self._left_out = left_out
         self._writer = table_writer(file, task)
         self._builder = RowBuilder(
@@ -124,8 +125,11 @@ class _Work:
     def add(self, batches: list[memoryview]) -> None:
         """Take in the rows of these batches; what cannot be read is left out and noted."""
         for batch in batches:
+            header = parse_header(batch)
+            if header.base_offset + header.last_offset_delta < self._first:
+                continue  # deleted: nobody has to be able to read it either
             try:
-                self._builder.add(parse_header(batch).base_offset, batch)
+                self._builder.add(header.base_offset, batch)
             except UnreadableBatchError as error:
                 self._left_out.append((error.base_offset, error.end))
             if self._builder.size_bytes >= ROWS_BYTES:
@@ -143,5 +147,5 @@ class _Work:
     def _flush(self) -> None:
         rows = self._builder.take()
         offsets = rows["offset"].to_numpy()
-        first, end = np.searchsorted(offsets, (self._task.start, self._task.end)).tolist()
+        first, end = np.searchsorted(offsets, (self._first, self._task.end)).tolist()
         self._writer.write(rows.slice(first, end - first))

@@ -71,7 +71,8 @@ class SegmentPiece:
 class RowsTask:
     """Make one data file of the rows that can be read of segments, for the table alone.
 
-    The pieces follow each other without gap and are the range.
+    The pieces follow each other without gap and are the range. The file stands for all of it and
+    has no row below the log start, as with `lakelog.compaction.tasks.CompactionTask`.
     """
 
     task_id: str
@@ -86,6 +87,8 @@ class RowsTask:
     key: str
     """Where the file goes; names task and attempt."""
     batch_bytes_max: int
+    log_start: int = 0
+    """Records below this offset were deleted, and become no rows."""
     field_ids: tuple[tuple[str, int], ...] = ()
     row_group_bytes: int = ROW_GROUP_BYTES
 

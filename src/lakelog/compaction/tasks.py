@@ -33,6 +33,8 @@ class CompactionTask:
     """Make one data file of the offsets [start, end) of a stream.
 
     The pieces follow each other without gap and cover the range; the first may begin before it.
+    The file stands for the whole range, so that its Swap covers the entries, and has no row below
+    the log start: entries straddle it, because a batch is kept whole (T7), and rows need not.
     """
 
     task_id: str
@@ -48,6 +50,8 @@ class CompactionTask:
     pieces: tuple[WalPiece, ...]
     key: str
     """Where the file goes; names task and attempt."""
+    log_start: int = 0
+    """Records below this offset were deleted, and become no rows."""
     field_ids: tuple[tuple[str, int], ...] = ()
     """The ids of the table's columns by path, where they are not those of a new table."""
     batch_bytes_max: int = MESSAGE_BYTES_MAX

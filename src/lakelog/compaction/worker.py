@@ -76,6 +76,7 @@ class _Work:
 
     def __init__(self, task: CompactionTask, file: BinaryIO) -> None:
         self._task = task
+        self._first = max(task.start, task.log_start)
         self._writer = table_writer(file, task)
         self._builder = RowBuilder(
             partition=task.partition, decompressed_bytes_max=DECOMPRESSED_BYTES_MAX
@@ -104,7 +105,7 @@ class _Work:
         base = piece.start
         for batch in verify_run(run):
             end = base + parse_header(batch).last_offset_delta + 1
-            if base < self._task.end and end > self._task.start:
+            if base < self._task.end and end > self._first:
                 self._builder.add(base, batch)
                 if self._builder.size_bytes >= ROWS_BYTES:
                     self._flush()
@@ -115,7 +116,7 @@ class _Work:
     def _flush(self) -> None:
         rows = self._builder.take()
         offsets = rows["offset"].to_numpy()
-        first, end = np.searchsorted(offsets, (self._task.start, self._task.end)).tolist()
+        first, end = np.searchsorted(offsets, (self._first, self._task.end)).tolist()
         self._writer.write(rows.slice(first, end - first))
 
     def _trouble(self, trouble: Trouble, error: Exception, piece: WalPiece) -> TroubleError:

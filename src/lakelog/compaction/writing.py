@@ -155,6 +155,7 @@ def _rows_task(write: Write, attempt: str) -> RowsTask:
         end=record.end,
         pieces=_segment_pieces(write.step.pieces),
         key=output_key(record, attempt=attempt),
+        log_start=write.step.log_start,
         batch_bytes_max=MESSAGE_BYTES_MAX,
     )
 
@@ -173,6 +174,7 @@ def _compaction_task(write: Write, attempt: str, domain: int) -> CompactionTask:
         end=record.end,
         pieces=_wal_pieces(write.step.pieces),
         key=output_key(record, attempt=attempt),
+        log_start=write.step.log_start,
     )
 
 

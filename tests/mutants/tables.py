@@ -1,0 +1,48 @@
+"""Planted bugs of the tables: what becomes a row and what does not."""
+
+from tests.mutants.plant import Plant, plant
+
+DELETED = ("tests/compaction/test_deleted_records.py",)
+
+ROWS: tuple[Plant, ...] = (
+    plant(
+        "a file has the rows that were deleted",
+        "compaction/worker.py",
+        "self._first = max(task.start, task.log_start)",
+        "self._first = task.start",
+        tests=DELETED,
+    ),
+    plant(
+        "rows of a segment begin with its batches",
+        "compaction/segment_rows.py",
+        "self._first = max(task.start, task.log_start)",
+        "self._first = task.start",
+        tests=DELETED,
+    ),
+    plant(
+        "a step does not say where the log begins",
+        "compaction/saga.py",
+        "return WriteFile(record, pieces, stream.log_start)",
+        "return WriteFile(record, pieces)",
+        tests=DELETED,
+    ),
+    plant(
+        "a segment's rows are cut where its entry begins",
+        "compaction/writing.py",
+        "        pieces=_segment_pieces(write.step.pieces),\n"
+        "        key=output_key(record, attempt=attempt),\n"
+        "        log_start=write.step.log_start,\n",
+        "        pieces=_segment_pieces(write.step.pieces),\n"
+        "        key=output_key(record, attempt=attempt),\n",
+        tests=DELETED,
+    ),
+    plant(
+        "what was deleted has to be readable",
+        "compaction/segment_rows.py",
+        "if header.base_offset + header.last_offset_delta < self._first:",
+        "if False:",
+        tests=DELETED,
+    ),
+)
+
+PLANTS = ROWS
