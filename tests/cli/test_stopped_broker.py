@@ -110,7 +110,7 @@ async def go_on_without(first: Process, metadata: Path) -> None:
         await store.close()
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_broker_that_stood_still_for_longer_than_its_session_serves_on(tmp_path: Path) -> None:
     """Nobody took its name: it is born again, and says what happened."""
     metadata = tmp_path / "metadata.db"
@@ -144,7 +144,7 @@ def compute(computed: threading.Event) -> None:
     computed.set()
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_broker_that_computes_for_longer_than_its_session_keeps_it(tmp_path: Path) -> None:
     async def seen(computed: threading.Event) -> set[int]:
         """Which versions of its key others saw meanwhile, 0 for none."""

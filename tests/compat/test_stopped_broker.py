@@ -99,7 +99,7 @@ async def told_after_a_stop(ahead: Client, behind: Client, stopped: ProcessBroke
     return [row.high_watermark for row in answer.responses[0].partitions]
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_broker_that_was_stopped_calls_no_partition_empty_that_is_not(tmp_path: Path) -> None:
     data = tmp_path / "data"
 
