@@ -99,8 +99,8 @@ class PausedStore:
     def log(self, name: str) -> MetadataLog:
         return PausedLog(self._inner.log(name), self._pause)
 
-    async def session(self, *, ttl_s: float) -> Session:
-        return await self._inner.session(ttl_s=ttl_s)
+    async def session(self, *, ttl_s: float, keep_s: float = 0.0) -> Session:
+        return await self._inner.session(ttl_s=ttl_s, keep_s=keep_s)
 
     async def close(self) -> None:
         await self._inner.close()
