@@ -17,7 +17,7 @@ UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 def find(stage: Stage, *wanted: str | bytes) -> list[Topic | ErrorCode]:
     async def ask() -> list[Topic | ErrorCode]:
         finder = TopicFinder(stage.broker, Attempt.READING)
-        return [await finder.find(one) for one in wanted]
+        return [await finder.find(one, [0]) for one in wanted]
 
     return asyncio.run(ask())
 

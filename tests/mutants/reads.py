@@ -66,4 +66,21 @@ EMPTINESS: tuple[Plant, ...] = (
     ),
 )
 
-PLANTS: tuple[Plant, ...] = EMPTINESS
+NEW_PARTITIONS: tuple[Plant, ...] = (
+    plant(
+        "a partition that is not known here is called unknown without a look",
+        "broker/lookup.py",
+        "lacks = found is None or max(partitions, default=-1) >= found.partition_count",
+        "lacks = found is None",
+        tests=("tests/broker/test_new_partitions.py",),
+    ),
+    plant(
+        "a partition that is not known here is called unknown while the store is down",
+        "broker/lookup.py",
+        "return self._code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION",
+        "return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION",
+        tests=("tests/broker/test_new_partitions.py",),
+    ),
+)
+
+PLANTS: tuple[Plant, ...] = EMPTINESS + NEW_PARTITIONS

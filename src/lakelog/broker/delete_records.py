@@ -72,7 +72,8 @@ class _Trim:
 
     async def open(self, topic: DeleteRecordsTopic) -> None:
         """Find the partitions of a topic."""
-        found = await self._finder.find(topic.name)
+        asked = (partition.partition_index for partition in topic.partitions)
+        found = await self._finder.find(topic.name, asked)
         for partition in topic.partitions:
             key = (topic.name, partition.partition_index)
             if isinstance(found, ErrorCode):
@@ -80,7 +81,7 @@ class _Trim:
                 continue
             stream = found.stream(partition.partition_index)
             if stream is None:
-                self._streams[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                self._streams[key] = self._finder.no_partition
             elif not found.settings.delete:
                 self._streams[key] = ErrorCode.POLICY_VIOLATION
             else:

@@ -55,7 +55,8 @@ async def handle(
             TopicResponse(
                 asked.name,
                 tuple(
-                    _partition(broker, topic, index, unproven) for index in asked.partition_indexes
+                    _partition(broker, topic, index, finder.no_partition, unproven)
+                    for index in asked.partition_indexes
                 ),
             )
             for topic, asked in zip(topics, request.topics, strict=True)
@@ -68,18 +69,18 @@ async def _find(finder: TopicFinder, asked: DescribeProducersTopicRequest) -> "T
     problem = fault(asked.name)
     if problem is not None:
         return Fault(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
-    found = await finder.find(asked.name)
+    found = await finder.find(asked.name, asked.partition_indexes)
     return Fault(found, None) if isinstance(found, ErrorCode) else found
 
 
 def _partition(
-    broker: "Broker", topic: "Topic | Fault", index: int, unproven: ErrorCode
+    broker: "Broker", topic: "Topic | Fault", index: int, missing: ErrorCode, unproven: ErrorCode
 ) -> PartitionResponse:
     if isinstance(topic, Fault):
         return PartitionResponse(index, topic.code, topic.message)
     stream = topic.stream(index)
     if stream is None:
-        return PartitionResponse(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return PartitionResponse(index, missing)
     if unproven:
         return PartitionResponse(index, unproven)
     if broker.log.facts(stream) is None:  # dropped a moment ago

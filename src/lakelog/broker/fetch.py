@@ -127,14 +127,17 @@ class _Fetch:
     async def open(self, asked: Asked) -> None:
         """Find the stream of every partition, or its error."""
         finder = TopicFinder(self._broker, Attempt.READING)
-        topics: dict[str | bytes, Topic | ErrorCode] = {}
-        for name_or_id, _ in asked:
-            if name_or_id not in topics:
-                topics[name_or_id] = await finder.find(name_or_id)
+        partitions: dict[str | bytes, list[int]] = {}
+        for name_or_id, index in asked:
+            partitions.setdefault(name_or_id, []).append(index)
+        topics: dict[str | bytes, Topic | ErrorCode] = {
+            name_or_id: await finder.find(name_or_id, named)
+            for name_or_id, named in partitions.items()
+        }
         entries = []
         for key, partition in asked.items():
             topic = topics[key[0]]
-            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            code = finder.no_partition
             if isinstance(topic, ErrorCode):
                 stream, code = None, topic
             else:

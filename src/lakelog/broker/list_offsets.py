@@ -121,7 +121,8 @@ class _Lookup:
 
     async def _open(self, topic: ListOffsetsTopic) -> list[_Row]:
         """Find the partitions; one that is named more than once appears once, with 42 (row 29)."""
-        found = await self._finder.find(topic.name)
+        asked = [partition.partition_index for partition in topic.partitions]
+        found = await self._finder.find(topic.name, asked)
         rows = []
         for partition in topic.partitions:
             times = self._named.pop((topic.name, partition.partition_index), 0)
@@ -135,7 +136,7 @@ class _Lookup:
                 code = found
             else:
                 stream = found.stream(partition.partition_index)
-                rows.append(_row(partition, stream))
+                rows.append(_row(partition, stream, self._finder.no_partition))
                 continue
             rows.append(_Row(partition, code=code))
         return rows
@@ -192,8 +193,8 @@ def _found(index: int, found: Found | None) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(index, 0, found.timestamp_ms, found.offset, LEADER_EPOCH)
 
 
-def _row(partition: ListOffsetsPartition, stream: int | None) -> _Row:
+def _row(partition: ListOffsetsPartition, stream: int | None, missing: ErrorCode) -> _Row:
     if stream is None:
-        return _Row(partition, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return _Row(partition, code=missing)
     code = epoch_code(partition.current_leader_epoch)
     return _Row(partition, code=code) if code else _Row(partition, stream)

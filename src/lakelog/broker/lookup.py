@@ -59,9 +59,10 @@ def epoch_code(current_leader_epoch: int) -> ErrorCode:
 class TopicFinder:
     """Finds the topics of one request.
 
-    "Unknown" is an answer that needs to be current (T1), so the first topic that is not known here
-    costs a look at the store. The look began after the request came, so it serves all its topics:
-    a request of thousands of unknown names costs no more than one.
+    "Unknown" is an answer that needs to be current (T1), so the first topic that is not known here,
+    or not with a partition that is asked for, costs a look at the store. The look began after the
+    request came, so it serves all its topics: a request of thousands of unknown names costs no more
+    than one.
     """
 
     __slots__ = ("_attempt", "_code", "_looked", "_topics")
@@ -78,14 +79,22 @@ class TopicFinder:
             return self._topics.cached(name_or_id)
         return self._topics.cached_id(TopicId(name_or_id))
 
-    async def find(self, name_or_id: str | bytes) -> "Topic | ErrorCode":
-        """The topic of that name or id, or the code for its partitions."""
+    @property
+    def no_partition(self) -> ErrorCode:
+        """The code for a partition that a topic was not found to have."""
+        return self._code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    async def find(self, name_or_id: str | bytes, partitions: Iterable[int]) -> "Topic | ErrorCode":
+        """The topic of that name or id with these partitions, or the code for all of them.
+
+        A topic without some of them was seen to be so after the request came, see `no_partition`.
+        """
         found = self.cached(name_or_id)
-        if found is not None:
-            return found
-        if isinstance(name_or_id, str) and fault(name_or_id) is not None:
+        if found is None and isinstance(name_or_id, str) and fault(name_or_id) is not None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # a name that nobody can have
-        if not self._looked:
+        # Others may have made the topic, or made it larger.
+        lacks = found is None or max(partitions, default=-1) >= found.partition_count
+        if lacks and not self._looked:
             await self._look()
             found = self.cached(name_or_id)
         return found or self._code or unknown_code(by_id=isinstance(name_or_id, bytes))

@@ -46,7 +46,9 @@ async def handle(broker: "Broker", call: Call, request: OffsetCommitRequest) -> 
     finder = TopicFinder(broker, Attempt.COORDINATING)
     for topic in request.topics:
         by_id = call.version >= FIRST_VERSION_BY_ID
-        commit.add(topic, await finder.find(topic.topic_id if by_id else topic.name))
+        asked = (partition.partition_index for partition in topic.partitions)
+        found = await finder.find(topic.topic_id if by_id else topic.name, asked)
+        commit.add(topic, found, finder.no_partition)
     if not commit.offsets:
         return commit.response(ErrorCode.NONE)
     event = commit.event(api_version=call.version, time_ms=broker.clock.now_ms())
@@ -62,21 +64,24 @@ class _Commit:
     offsets: list[tuple[bytes, int, int, int, str]] = field(default_factory=list)
     codes: list[list[ErrorCode]] = field(default_factory=list)
 
-    def add(self, topic: OffsetCommitRequestTopic, found: "Topic | ErrorCode") -> None:
-        """Take in the partitions of a topic, or the code for all of them."""
+    def add(
+        self, topic: OffsetCommitRequestTopic, found: "Topic | ErrorCode", missing: ErrorCode
+    ) -> None:
+        """Take in the partitions of a topic, or the code for all of them, or for those it lacks."""
         if isinstance(found, ErrorCode):
             self.codes.append([found] * len(topic.partitions))
         else:
             known = range(found.partition_count)
             add = self._add
-            self.codes.append([add(found, known, partition) for partition in topic.partitions])
+            self.codes.append(
+                [
+                    add(found, partition) if partition.partition_index in known else missing
+                    for partition in topic.partitions
+                ]
+            )
 
-    def _add(
-        self, topic: "Topic", known: range, partition: OffsetCommitRequestPartition
-    ) -> ErrorCode:
+    def _add(self, topic: "Topic", partition: OffsetCommitRequestPartition) -> ErrorCode:
         index = partition.partition_index
-        if index not in known:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         metadata = partition.committed_metadata or ""
         if not _fits(metadata, self.characters_max):
             return ErrorCode.OFFSET_METADATA_TOO_LARGE

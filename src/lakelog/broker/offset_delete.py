@@ -37,7 +37,9 @@ async def handle(broker: "Broker", call: Call, request: OffsetDeleteRequest) -> 
     deletion = _Deletion(request)
     finder = TopicFinder(broker, Attempt.COORDINATING)
     for topic in request.topics:
-        deletion.add(topic, await finder.find(topic.name))
+        asked = (partition.partition_index for partition in topic.partitions)
+        found = await finder.find(topic.name, asked)
+        deletion.add(topic, found, finder.no_partition)
     # Also with nothing left to forget: an unknown group is told.
     event = DeleteOffsets(request.group_id, tuple(deletion.partitions))
     return answered(broker.groups.submit(event), deletion.response)
@@ -54,15 +56,17 @@ class _Deletion:
     partitions: list[tuple[bytes, str, int]] = field(default_factory=list)
     codes: list[list[ErrorCode | None]] = field(default_factory=list)
 
-    def add(self, topic: OffsetDeleteRequestTopic, found: "Topic | ErrorCode") -> None:
-        """Take in the partitions of a topic, or the code for all of them."""
+    def add(
+        self, topic: OffsetDeleteRequestTopic, found: "Topic | ErrorCode", missing: ErrorCode
+    ) -> None:
+        """Take in the partitions of a topic, or the code for all of them, or for those it lacks."""
         codes: list[ErrorCode | None] = []
         for partition in topic.partitions:
             index = partition.partition_index
             if isinstance(found, ErrorCode):
                 codes.append(found)
             elif found.stream(index) is None:
-                codes.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                codes.append(missing)
             else:
                 codes.append(None)
                 self.partitions.append((found.id, found.name, index))

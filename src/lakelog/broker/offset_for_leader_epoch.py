@@ -37,7 +37,10 @@ async def handle(
     """Say where each epoch ends."""
     check_count(topic.partitions for topic in request.topics)
     finder = TopicFinder(broker, Attempt.READING)
-    found = [await finder.find(topic.topic) for topic in request.topics]
+    found = [
+        await finder.find(topic.topic, (asked.partition for asked in topic.partitions))
+        for topic in request.topics
+    ]
     streams = [
         stream
         for topic, asked in zip(found, request.topics, strict=True)
@@ -53,7 +56,8 @@ async def handle(
             OffsetForLeaderTopicResult(
                 topic=asked.topic,
                 partitions=tuple(
-                    _end(broker, topic, partition, unproven) for partition in asked.partitions
+                    _end(broker, finder, topic, partition, unproven)
+                    for partition in asked.partitions
                 ),
             )
             for topic, asked in zip(found, request.topics, strict=True)
@@ -63,6 +67,7 @@ async def handle(
 
 def _end(
     broker: "Broker",
+    finder: TopicFinder,
     topic: "Topic | ErrorCode",
     asked: OffsetForLeaderPartition,
     unproven: ErrorCode,
@@ -72,7 +77,7 @@ def _end(
         return OffsetForLeaderEpochEndOffset(topic, index)
     stream = topic.stream(index)
     if stream is None:
-        return OffsetForLeaderEpochEndOffset(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, index)
+        return OffsetForLeaderEpochEndOffset(finder.no_partition, index)
     code = epoch_code(asked.current_leader_epoch) or unproven
     if code:
         return OffsetForLeaderEpochEndOffset(code, index)

@@ -120,9 +120,8 @@ class _Production:
     async def judge_topic(self, topic_data: TopicProduceData) -> None:
         """Judge each batch of a topic."""
         name_or_id = topic_data.topic_id if self.by_id else topic_data.name
-        topic: Topic | ErrorCode | None = self.finder.cached(name_or_id)
-        if topic is None:
-            topic = await self.finder.find(name_or_id)
+        asked = [partition.index for partition in topic_data.partition_data]
+        topic: Topic | ErrorCode = await self.finder.find(name_or_id, asked)
         row: list[PartitionProduceResponse] = []
         self.rows.append(row)
         if isinstance(topic, ErrorCode):
@@ -134,7 +133,7 @@ class _Production:
         for partition in topic_data.partition_data:
             stream = topic.stream(partition.index)
             if stream is None:
-                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                code = self.finder.no_partition
                 self._refuse(row, partition, _refusal(partition.index, code))
                 continue
             data = partition.records if partition.records is not None else NOTHING
