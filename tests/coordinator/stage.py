@@ -19,6 +19,7 @@ from lakelog.domain.state import LEVEL_MAX
 from lakelog.groups.answers import JoinAnswer, SyncAnswer
 from lakelog.groups.events import CommitOffsets, GroupEvent
 from lakelog.groups.outcomes import Beaten
+from lakelog.groups.parts import GroupPart
 from lakelog.groups.settings import GroupSettings
 from lakelog.groups.state import ClassicGroup, ConsumerGroup, Group
 from lakelog.meta.memory import MemoryMetadataStore
@@ -208,14 +209,21 @@ class Stage:
         return broker
 
     def written(self, kind: type[EventT]) -> list[EventT]:
-        """The events of this kind in the log, in order."""
+        """The events of groups of this kind in the log, in order."""
+        changes = [event.event for event in self._events() if is_change(event)]
+        return [event for event in changes if isinstance(event, kind)]
+
+    def written_parts(self) -> list[GroupPart]:
+        """The parts of larger events in the log, in order."""
+        return [event for event in self._events() if isinstance(event, GroupPart)]
+
+    def _events(self) -> list[Event]:
         records = [
             decode_record(mutation.data, level_max=LEVEL_MAX)
             for mutation in self.journal.mutations
             if mutation.kind == "append"
         ]
-        changes = [one.event for record in records for one in record.events if is_change(one)]
-        return [event for event in changes if isinstance(event, kind)]
+        return [event for record in records for event in record.events]
 
     def kill(self, broker: Broker) -> None:
         self.loop.kill_process(broker.process)

@@ -25,12 +25,13 @@ def name_text(name: ObjectName) -> str:
 
 
 def dump_state(state: DomainState) -> dict[str, Any]:
-    """The state's meaning; groups and writes only where there are some."""
+    """The state's meaning; groups, writes and parts only where there are some."""
     groups = {"groups": _dump_groups(state)} if state.groups.groups else {}
     writes = {name: list(last) for name, last in state.writes.items()}
     return (
         groups
         | ({"writes": writes} if writes else {})
+        | ({"parts": _dump_parts(state)} if state.parts else {})
         | {
             "cluster": state.cluster_id,
             "level": state.level,
@@ -59,6 +60,13 @@ def _dump_groups(state: DomainState) -> dict[str, Any]:
             },
         }
         for group_id in sorted(table.groups)
+    }
+
+
+def _dump_parts(state: DomainState) -> dict[str, Any]:
+    return {
+        writer: [pending.attempt, pending.of, [part.hex() for part in pending.data]]
+        for writer, pending in state.parts.items()
     }
 
 

@@ -16,7 +16,7 @@ from lakelog.groups.events import GroupEvent
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 LOGS = {path.stem: path for path in sorted(GOLDEN.glob("domain-level-*.txt"))}
-LEVEL = 2
+LEVEL = 3
 """The newest level that there is a golden log of."""
 
 

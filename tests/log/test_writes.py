@@ -13,6 +13,7 @@ from tests.log.world import QUICK, TOPIC, Node, World, batch, run
 from lakelog.domain import writes as domain_writes
 from lakelog.domain.envelope import Record, Stamp, decode_record, encode_record
 from lakelog.domain.events import Genesis, Hello, Horizon
+from lakelog.domain.state import LEVEL_MAX
 from lakelog.log import writes as writes_module
 from lakelog.log.gc import Sweeper
 from lakelog.log.options import LogOptions
@@ -311,10 +312,10 @@ def test_rule_12_a_broker_that_has_a_session_and_no_hello_yet_is_waited_for(
     run(scenario)
 
 
-def test_a_new_log_begins_at_level_2() -> None:
+def test_a_new_log_begins_at_the_newest_level() -> None:
     async def scenario(world: World) -> None:
         node = await created(world, 1)
-        assert node.replica.state.level == 2
+        assert node.replica.state.level == LEVEL_MAX
 
     run(scenario)
 

@@ -7,6 +7,7 @@ WATCH = (
     "tests/coordinator/test_sessions.py",
     "tests/coordinator/test_stalls.py",
 )
+LARGE = ("tests/domain/test_group_parts.py", "tests/coordinator/test_large_events.py")
 
 TIME: tuple[Plant, ...] = (
     plant(
@@ -46,4 +47,52 @@ TIME: tuple[Plant, ...] = (
     ),
 )
 
-PLANTS: tuple[Plant, ...] = TIME
+PARTS: tuple[Plant, ...] = (
+    plant(
+        "an event larger than a record is refused",
+        "coordinator/outbox.py",
+        "        if not parts or sum(",
+        "        if parts or sum(",
+        tests=LARGE,
+    ),
+    plant(
+        "parts of two attempts mix",
+        "groups/parts.py",
+        "and (pending.attempt, pending.of) == (event.attempt, event.count)",
+        "and pending.of == event.count",
+        tests=LARGE,
+    ),
+    plant(
+        "a new incarnation goes on with old parts",
+        "domain/machine.py",
+        "    state.parts.pop(record.writer, None)  # the rest",
+        "    # the rest",
+        tests=LARGE,
+    ),
+    plant(
+        "parts count below their level",
+        "domain/machine.py",
+        "if state.level < PARTS_LEVEL:",
+        "if False:",
+        tests=LARGE,
+    ),
+    plant(
+        "parts are forgotten by a checkpoint",
+        "domain/checkpoint.py",
+        "        parts=tuple((name, *pending) for name, pending in sorted(state.parts.items())),\n",
+        "",
+        tests=LARGE,
+    ),
+)
+
+COMMITS: tuple[Plant, ...] = (
+    plant(
+        "of a commit in parts the last code wins",
+        "coordinator/commits.py",
+        "whole.set_result(refused[0] if refused else ErrorCode.NONE)",
+        "whole.set_result(codes[-1])",
+        tests=("tests/coordinator/test_commits.py",),
+    ),
+)
+
+PLANTS: tuple[Plant, ...] = TIME + PARTS + COMMITS

@@ -156,7 +156,7 @@ def _beaten(heard: Heard) -> Beaten:
     if isinstance(heard, Beaten):
         return heard
     if heard is ErrorCode.UNKNOWN_SERVER_ERROR:
-        return Beaten(heard, "The request is larger than a record of the log may be.")
+        return Beaten(heard, "The request is larger than an event of a group may be.")
     return _UNAVAILABLE
 
 

@@ -38,6 +38,7 @@ from lakelog.groups.outcomes import Beaten, Left
 from lakelog.groups.placement import group_domain
 from lakelog.groups.state import Group
 from lakelog.groups.table import GroupTable
+from lakelog.log.levels import Registered
 from lakelog.model.errors import ErrorCode
 from lakelog.telemetry import Metrics
 
@@ -68,8 +69,9 @@ class Coordinator:
         self._own_id = brokers.own_id
         self._tasks = Tasks()
         self._is_draining = False
-        timeout_s = options.request_timeout_ms / 1000
-        self._desks = [Desk(one, brokers, clock, timeout_s=timeout_s) for one in replicas]
+        self.registered: Registered = _nobody
+        """The names under which the brokers that have a session write."""
+        self._desks = [Desk(replica, brokers, clock, entropy, options) for replica in replicas]
         self._parking = Parking(self._group)
         self._watches = [
             Watch(
@@ -108,6 +110,7 @@ class Coordinator:
         """Begin to watch groups; the replicas run already."""
         for desk in self._desks:
             desk.open()
+            self._tasks.spawn(desk.follow_level(self.registered), name="group level")
         for watch in self._watches:
             self._tasks.spawn(watch.run(), name="group watch")
         self._owner.start()
@@ -248,6 +251,10 @@ class Coordinator:
         while True:
             await asyncio.sleep(ISSUED_CHECK_S)
             self._members.issued.expire(self._clock.monotonic_s())
+
+
+async def _nobody() -> Sequence[str]:
+    return ()
 
 
 def _done(answer: AnswerT) -> "asyncio.Future[AnswerT]":

@@ -7,31 +7,46 @@ for our state lately (K6).
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Final
 
-from lakelog.clock import Clock
+from lakelog.clock import Clock, Entropy
 from lakelog.coordinator.changes import Change, change_of
+from lakelog.coordinator.options import GroupOptions
 from lakelog.coordinator.outbox import Outbox
 from lakelog.coordinator.ports import Brokers
-from lakelog.domain.events import GroupChange
+from lakelog.domain.events import Event, GroupChange
 from lakelog.domain.outcomes import Applied
 from lakelog.domain.replica import Replica
+from lakelog.groups.parts import PARTS_LEVEL, GroupPart
 from lakelog.groups.state import Group
 from lakelog.groups.table import GroupTable
-from lakelog.model.failures import Unavailable
+from lakelog.log.levels import Registered, raise_level
+from lakelog.model.failures import OutcomeUnknown, Unavailable
+from lakelog.telemetry import event as log_event
 
 PROOF_S: Final = 5.0
 """How long a proof of currency may take."""
+
+UPGRADE_PAUSE_S: Final = 10.0
+"""The least time between two attempts to have parts of events understood."""
+
+_log = logging.getLogger("lakelog.coordinator")
 
 
 class Desk:
     """One domain's groups."""
 
     def __init__(
-        self, replica: Replica, brokers: Brokers, clock: Clock, *, timeout_s: float
+        self,
+        replica: Replica,
+        brokers: Brokers,
+        clock: Clock,
+        entropy: Entropy,
+        options: GroupOptions,
     ) -> None:
-        self.outbox = Outbox(replica, clock, timeout_s=timeout_s)
+        self.outbox = Outbox(replica, clock, entropy, options)
         self.hearers: list[Callable[[Change], None]] = []
         self.on_reload: list[Callable[[], None]] = []
         self._replica = replica
@@ -84,11 +99,22 @@ class Desk:
         except TimeoutError:
             raise Unavailable("the log could not be read in time") from None
 
+    async def follow_level(self, registered: Registered) -> None:
+        """Raise the domain's level when an event has to go in parts, once all brokers know it."""
+        while True:
+            await self.outbox.lacks_level.wait()
+            try:
+                await raise_level(self._replica, PARTS_LEVEL, registered, self._clock)
+            except (Unavailable, OutcomeUnknown) as reason:
+                log_event(_log, "large_events_refused", logging.WARNING, reason=str(reason))
+            await asyncio.sleep(UPGRADE_PAUSE_S)
+            self.outbox.lacks_level.clear()
+
     def _hear(self, applied: Applied) -> None:
         touched = {
-            event.event.group_id: None
-            for event in applied.record.events
-            if isinstance(event, GroupChange)
+            group_id: None
+            for group_id in map(_group_of, applied.record.events)
+            if group_id is not None
         }
         for group_id in touched:
             self._look_at(group_id)
@@ -114,3 +140,10 @@ class Desk:
         change = change_of(group_id, before, after)
         for hearer in self.hearers:
             hearer(change)
+
+
+def _group_of(event: Event) -> str | None:
+    """The group that an event of the log may have changed."""
+    if isinstance(event, GroupChange):
+        return event.event.group_id
+    return event.group_id if isinstance(event, GroupPart) else None

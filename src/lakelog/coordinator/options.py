@@ -56,10 +56,10 @@ class GroupOptions:
     """How long the log may take to take an event in; then the client hears 15 and asks again."""
 
     sync_part_bytes_max: int = 512 << 10
-    """An assignment larger than this is written in parts, which every store takes."""
+    """An assignment, or any event larger than a record, is written in parts of this size."""
 
     sync_bytes_max: int = 8 << 20
-    """The greatest assignment of a whole group."""
+    """The greatest assignment of a whole group, and the greatest event of any other kind."""
 
     def __post_init__(self) -> None:
         for name in _AT_LEAST_ONE:

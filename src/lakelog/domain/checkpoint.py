@@ -16,6 +16,7 @@ from lakelog.domain.envelope import Stamp
 from lakelog.domain.group_pages import GroupPage
 from lakelog.domain.pages import Page
 from lakelog.domain.state import LEVEL_MAX, DomainState, LastWrite
+from lakelog.groups.parts import PendingParts
 from lakelog.model.failures import Corrupt
 from lakelog.streams.columns import Columns, Int64s
 from lakelog.streams.index import link
@@ -36,8 +37,8 @@ class PageName(msgspec.Struct, frozen=True, array_like=True):
 class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a checkpoint holds beside its pages.
 
-    What is empty by default is not written, so that a checkpoint without groups or writes has the
-    bytes that it had before there were any.
+    What is empty by default is not written, so that a checkpoint without groups, writes or parts
+    has the bytes that it had before there were any.
     """
 
     format: int
@@ -52,6 +53,7 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
     pages: tuple[PageName, ...]
     group_pages: tuple[PageName, ...] = ()
     writes: tuple[tuple[str, int, int], ...] = ()
+    parts: tuple[tuple[str, int, int, tuple[bytes, ...]], ...] = ()
 
 
 def digest(data: bytes | memoryview) -> str:
@@ -78,6 +80,7 @@ def make_manifest(
         pages=tuple(sorted(pages, key=lambda page: page.bucket)),
         group_pages=tuple(sorted(group_pages, key=lambda page: page.bucket)),
         writes=tuple((name, *last) for name, last in sorted(state.writes.items())),
+        parts=tuple((name, *pending) for name, pending in sorted(state.parts.items())),
     )
 
 
@@ -113,6 +116,9 @@ def assemble(
     state.writers = {name: Stamp(*stamp) for name, *stamp in manifest.writers}
     state.supported = dict(manifest.supported)
     state.writes = {name: LastWrite(*last) for name, *last in manifest.writes}
+    state.parts = {
+        name: PendingParts(attempt, of, data) for name, attempt, of, data in manifest.parts
+    }
     state.producers.expired_max = manifest.expired_producer_max
     if pages:
         _add_streams(state, pages)

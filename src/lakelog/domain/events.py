@@ -24,6 +24,7 @@ from lakelog.domain.write_event import (
     encode_write,
 )
 from lakelog.groups.events import GroupEvent, decode_group_event, encode_group_event
+from lakelog.groups.parts import PARTS_LEVEL, GroupPart, decode_group_part, encode_group_part
 from lakelog.model.failures import Corrupt
 from lakelog.model.ids import TopicId, WalId
 from lakelog.streams.objects import FileKind, FileName
@@ -48,6 +49,7 @@ class Kind(IntEnum):
     GROUP = 12
     WRITE = 13
     EXPIRE_WRITES = 14
+    GROUP_PART = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +174,7 @@ Event: TypeAlias = (
     | GroupChange
     | Write
     | ExpireWrites
+    | GroupPart
 )
 
 COMMIT_COLUMNS: Final[tuple[tuple[str, npt.DTypeLike], ...]] = (
@@ -192,7 +195,11 @@ PARTITIONS_END: Final = 1 << 31
 COMMIT_BATCH_BYTES: Final = 28 + 14
 """The most that one batch takes in a Commit; the buffer closes an object by it (B6)."""
 
-_LEVELS: Final = {Kind.WRITE: WRITES_LEVEL, Kind.EXPIRE_WRITES: WRITES_LEVEL}
+_LEVELS: Final = {
+    Kind.WRITE: WRITES_LEVEL,
+    Kind.EXPIRE_WRITES: WRITES_LEVEL,
+    Kind.GROUP_PART: PARTS_LEVEL,
+}
 
 _GENESIS = struct.Struct("<IH")
 _CREATE = struct.Struct("<16sII")
@@ -351,6 +358,7 @@ _DECODERS: Final[dict[Kind, Callable[[memoryview], Event]]] = {
     Kind.GROUP: lambda data: GroupChange(decode_group_event(data)),
     Kind.WRITE: lambda data: decode_write(data, _decode_commit),
     Kind.EXPIRE_WRITES: decode_expire_writes,
+    Kind.GROUP_PART: decode_group_part,
 }
 
 _ENCODERS: Final[dict[type[Event], tuple[Kind, Callable[[Any], bytes]]]] = {
@@ -374,4 +382,5 @@ _ENCODERS: Final[dict[type[Event], tuple[Kind, Callable[[Any], bytes]]]] = {
     GroupChange: (Kind.GROUP, lambda e: encode_group_event(e.event)),
     Write: (Kind.WRITE, lambda e: encode_write(e, _encode_commit)),
     ExpireWrites: (Kind.EXPIRE_WRITES, encode_expire_writes),
+    GroupPart: (Kind.GROUP_PART, encode_group_part),
 }

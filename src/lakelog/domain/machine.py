@@ -40,6 +40,10 @@ from lakelog.domain.outcomes import (
 from lakelog.domain.state import LEVEL_MAX, DomainState
 from lakelog.domain.write_event import ExpireWrites, Write
 from lakelog.domain.writes import expire_writes, write
+from lakelog.groups.events import decode_group_event
+from lakelog.groups.outcomes import Judged
+from lakelog.groups.parts import PARTS_LEVEL, GroupPart, PendingParts, taken
+from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Corrupt
 from lakelog.streams.objects import digest
 from lakelog.streams.table import NONE
@@ -110,6 +114,7 @@ def _genesis(state: DomainState, _: Record, event: Genesis) -> Done:
 
 def _hello(state: DomainState, record: Record, event: Hello) -> Done:
     state.supported[record.writer] = event.supported_level
+    state.parts.pop(record.writer, None)  # the rest of an event that was under way never comes
     return Done()
 
 
@@ -208,6 +213,26 @@ def _group(state: DomainState, _: Record, event: GroupChange) -> GroupJudged:
     return GroupJudged(state.groups.apply(event.event, position=state.position))
 
 
+def _group_part(state: DomainState, record: Record, event: GroupPart) -> GroupJudged | Done:
+    """K10: nothing of an event is seen before all of it is there; then it is like any other."""
+    if state.level < PARTS_LEVEL:
+        return _REFUSED  # nobody appends one before the Upgrade (rule 12)
+    found = taken(state.parts.pop(record.writer, None), event)
+    if found is None:
+        return _REFUSED
+    if isinstance(found, PendingParts):
+        state.parts[record.writer] = found
+        return Done()
+    try:
+        whole = decode_group_event(memoryview(found.data))
+    except Corrupt:
+        return _REFUSED  # only all of it shows that it makes no sense (rule 10)
+    return _group(state, record, GroupChange(whole))
+
+
+_REFUSED: Final = GroupJudged(Judged(ErrorCode.UNKNOWN_SERVER_ERROR))
+
+
 _EFFECTS: Final[dict[type[Event], Callable[[DomainState, Record, Any], Outcome]]] = {
     Barrier: lambda _state, _record, _event: Done(),
     Commit: lambda state, _record, event: commit(state, event),
@@ -217,6 +242,7 @@ _EFFECTS: Final[dict[type[Event], Callable[[DomainState, Record, Any], Outcome]]
     ExpireWrites: lambda state, _record, event: expire_writes(state, event),
     Genesis: _genesis,
     GroupChange: _group,
+    GroupPart: _group_part,
     Hello: _hello,
     Horizon: _horizon,
     Swap: _swap,

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from lakelog.domain.envelope import Stamp
+from lakelog.groups.parts import PendingParts
 from lakelog.groups.table import GroupTable
 from lakelog.streams.columns import Int64s
 from lakelog.streams.index import Index
@@ -16,10 +17,11 @@ from lakelog.streams.objects import ObjectTable
 from lakelog.streams.producers import ProducerTable
 from lakelog.streams.table import NONE, StreamTable
 
-LEVEL_MAX: Final = 2
+LEVEL_MAX: Final = 3
 """The newest behaviour of `apply` that this version knows (rule 12).
 
-1: everything but what follows. 2: Write and ExpireWrites.
+1: everything but what follows. 2: Write and ExpireWrites. 3: events of groups
+in parts.
 """
 
 APPLICATIONS_MAX: Final = 50_000
@@ -44,6 +46,7 @@ class DomainState:
         "index",
         "level",
         "objects",
+        "parts",
         "position",
         "producers",
         "streams",
@@ -66,6 +69,8 @@ class DomainState:
         self.producers = ProducerTable()
         self.groups = GroupTable()
         self.writes: dict[str, LastWrite] = {}
+        self.parts: dict[str, PendingParts] = {}
+        """By writer: the event of a group of which some parts are there."""
 
     def frozen(self) -> "DomainState":
         """A copy that later records do not change: what a checkpoint is written from."""
@@ -83,6 +88,7 @@ class DomainState:
         made.producers = self.producers.copied()
         made.groups = self.groups.copied()
         made.writes = dict(self.writes)
+        made.parts = dict(self.parts)
         return made
 
     def pack(self) -> None:

@@ -171,6 +171,7 @@ class Node:
             configs,
         )
         groups.expire_offsets_if(self._is_clock_right)
+        groups.registered = self._registered
         return Broker(
             node_id=own_id,
             cluster=cluster,
