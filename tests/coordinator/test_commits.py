@@ -3,10 +3,11 @@
 import asyncio
 from functools import partial
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.coordinator.stage import TOPIC, Stage, commit_event, play, stable
+from tests.coordinator.stage import TOPIC, Stage, beat_ask, commit_event, play, stable
 
 from lakelog.coordinator.commits import commit_parts
 from lakelog.groups.events import CommitOffsets, encode_group_event
@@ -49,6 +50,32 @@ def test_a_commit_of_many_thousand_partitions_arrives_whole() -> None:
         assert len(stage.written(CommitOffsets)) > 1
         refused = commit_event("nobody", 3, offsets=offsets)
         assert await broker.commit(refused) is ErrorCode.UNKNOWN_MEMBER_ID
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("refused_at", [0, 150, 299])
+def test_a_commit_in_parts_is_answered_with_the_code_of_the_part_that_is_refused(
+    refused_at: int,
+) -> None:
+    """Whichever part it is: the parts after it are taken in, and that is no success."""
+
+    async def scenario(stage: Stage) -> None:
+        stage.book.put("t", TOPIC, 1)
+        broker = await stage.broker()
+        first = (await broker.beat(beat_ask("m"))).epoch
+        stage.book.put("t", TOPIC, 2)
+        await asyncio.sleep(2.5)
+        assert (await broker.beat(beat_ask("m", first))).epoch > first
+        # Of an older epoch: good for partition 0, which the member had then (KIP-1251).
+        rows = [(ID, 0, number, -1, "x" * 4_000) for number in range(300)]
+        good = commit_event("m", first, offsets=tuple(rows))
+        assert await broker.commit(good) is ErrorCode.NONE
+        assert len(stage.written(CommitOffsets)) > 1
+        rows[refused_at] = (ID, 1, 7, -1, "")
+        bad = commit_event("m", first, offsets=tuple(rows))
+        assert await broker.commit(bad) is ErrorCode.STALE_MEMBER_EPOCH
+        assert (ID, 1) not in broker.coordinator.table("g").offsets["g"]
 
     play(scenario)
 
