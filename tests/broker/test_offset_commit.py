@@ -99,19 +99,19 @@ def test_metadata_is_measured_as_java_does(length: int, character: str) -> None:
     run(scenario())
 
 
-def test_leader_epochs_never_exceed_what_metadata_shows() -> None:
+def test_a_leader_epoch_comes_back_as_it_was_committed() -> None:
     async def scenario() -> None:
         stage = GroupStage()
         stage.topic("t", 4)
-        epochs = {0: -1, 1: 0, 2: 7, 3: -9}
+        epochs = {0: -1, 1: 0, 2: 2_147_483_647, 3: -9}
         request = commit_request(*(offset(at, 1, epoch=epoch) for at, epoch in epochs.items()))
         assert await commit(stage, request) == [0] * 4
         (event,) = stage.groups.taken
         assert isinstance(event, CommitOffsets)
-        assert [kept[3] for kept in event.offsets] == [-1, 0, 0, -1]
+        assert [kept[3] for kept in event.offsets] == list(epochs.values())
         answer = await stage.ask(fetch_request(t=(0, 1, 2, 3)), OffsetFetchResponse, 9)
         rows = answer.groups[0].topics[0].partitions
-        assert [row.committed_leader_epoch for row in rows] == [-1, 0, 0, -1]
+        assert [row.committed_leader_epoch for row in rows] == list(epochs.values())
 
     run(scenario())
 

@@ -6,8 +6,8 @@ metadata that is too long (12, counted in UTF-16 units as Java does). Whether th
 is judged where the commit is applied, for the whole request; v9 knows the codes of the consumer
 protocol. A request with nothing left to commit is not judged.
 
-Null metadata is the empty one. A leader epoch is kept only as far as Metadata shows one (row 59).
-Any offset is kept, also a negative one. Ignored: `retention_time_ms` (v2 to v4), as retention is
+Null metadata is the empty one. Any leader epoch is kept and any offset, also a negative one, as in
+Kafka. Ignored: `retention_time_ms` (v2 to v4), as retention is
 the broker's.
 """
 
@@ -20,7 +20,6 @@ from lakelog.broker.group_calls import answered
 from lakelog.broker.lookup import TopicFinder, check_count
 from lakelog.groups.events import CommitOffsets
 from lakelog.model.errors import ErrorCode
-from lakelog.model.ids import LEADER_EPOCH
 from lakelog.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -85,7 +84,7 @@ class _Commit:
         metadata = partition.committed_metadata or ""
         if not _fits(metadata, self.characters_max):
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
-        epoch = min(max(partition.committed_leader_epoch, -1), LEADER_EPOCH)
+        epoch = partition.committed_leader_epoch
         self.offsets.append((topic.id, index, partition.committed_offset, epoch, metadata))
         return ErrorCode.NONE
 

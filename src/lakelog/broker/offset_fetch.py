@@ -23,7 +23,6 @@ from lakelog.broker.lookup import check_count
 from lakelog.groups import consumer
 from lakelog.groups.state import CommittedOffset, ConsumerGroup
 from lakelog.model.errors import ErrorCode
-from lakelog.model.ids import LEADER_EPOCH
 from lakelog.wire.lift import lift, lower
 from lakelog.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -149,9 +148,9 @@ class _Reading:
 def _partition(index: int, committed: CommittedOffset | None) -> OffsetFetchResponsePartitions:
     if committed is None:
         return _none(index, ErrorCode.NONE)
-    # Never an epoch that Metadata does not reach: Java would reset (row 59).
-    epoch = min(committed.leader_epoch, LEADER_EPOCH)
-    return OffsetFetchResponsePartitions(index, committed.offset, epoch, committed.metadata)
+    return OffsetFetchResponsePartitions(
+        index, committed.offset, committed.leader_epoch, committed.metadata
+    )
 
 
 def _none(index: int, code: ErrorCode) -> OffsetFetchResponsePartitions:

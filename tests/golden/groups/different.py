@@ -6,7 +6,6 @@ from typing import Final
 ISSUED: Final = "a member id that was issued and not used is in the memory of its broker only (K3)"
 ASSIGNMENT: Final = "what a member had in the generation before is not shown as this one's"
 CLIENT: Final = "after a static member was replaced, the client that is there now is shown"
-LEADER_EPOCH: Final = "a leader epoch that Metadata does not reach is not told: clients would wait"
 TWICE: Final = "a group that is named twice is described once"
 EMPTY_TARGET: Final = "a group without members has no target to wait for: its epochs are equal (P4)"
 EAGER: Final = "a target is made as soon as it is needed, not with the next heartbeat"
@@ -29,10 +28,6 @@ _DEAD: Final[Values] = {
     "groups[0].error_message": True,
     "groups[0].group_state": "Dead",
 }
-
-
-def _epoch_0(path: str) -> Values:
-    return {f"{path}.committed_leader_epoch": 0}
 
 
 DIFFERENT: Final[dict[tuple[str, int], tuple[str, Values]]] = {
@@ -115,28 +110,6 @@ DIFFERENT: Final[dict[tuple[str, int], tuple[str, Values]]] = {
             "groups[0].members[1].member_assignment": b"",
         },
     ),
-    ("commits-without-a-group", 33): (LEADER_EPOCH, _epoch_0("topics[0].partitions[0]")),
-    ("commits-without-a-group", 35): (LEADER_EPOCH, _epoch_0("topics[0].partitions[0]")),
-    ("commits-without-a-group", 40): (LEADER_EPOCH, _epoch_0("topics[0].partitions[0]")),
-    ("commits-without-a-group", 42): (LEADER_EPOCH, _epoch_0("topics[0].partitions[0]")),
-    ("commits-without-a-group", 47): (LEADER_EPOCH, _epoch_0("groups[0].topics[0].partitions[0]")),
-    ("commits-without-a-group", 49): (LEADER_EPOCH, _epoch_0("groups[0].topics[0].partitions[0]")),
-    ("commits-without-a-group", 54): (LEADER_EPOCH, _epoch_0("groups[0].topics[0].partitions[0]")),
-    ("commits-without-a-group", 56): (LEADER_EPOCH, _epoch_0("groups[0].topics[0].partitions[0]")),
-    ("commits-by-topic-id", 3): (LEADER_EPOCH, _epoch_0("groups[0].topics[0].partitions[0]")),
-    ("commits-by-topic-id", 4): (LEADER_EPOCH, _epoch_0("groups[0].topics[0].partitions[0]")),
-    ("commits-by-topic-id", 5): (LEADER_EPOCH, _epoch_0("groups[0].topics[0].partitions[0]")),
-    ("commits-by-topic-id", 15): (LEADER_EPOCH, _epoch_0("groups[0].topics[0].partitions[0]")),
-    ("offsets-in-every-version", 25): (LEADER_EPOCH, _epoch_0("topics[1].partitions[0]")),
-    ("offsets-in-every-version", 29): (LEADER_EPOCH, _epoch_0("topics[0].partitions[0]")),
-    ("offsets-in-every-version", 31): (LEADER_EPOCH, _epoch_0("topics[1].partitions[0]")),
-    ("offsets-in-every-version", 35): (LEADER_EPOCH, _epoch_0("topics[0].partitions[0]")),
-    ("offsets-in-every-version", 37): (LEADER_EPOCH, _epoch_0("topics[1].partitions[0]")),
-    ("offsets-in-every-version", 41): (LEADER_EPOCH, _epoch_0("topics[0].partitions[0]")),
-    ("offsets-in-every-version", 43): (LEADER_EPOCH, _epoch_0("groups[0].topics[1].partitions[0]")),
-    ("offsets-in-every-version", 47): (LEADER_EPOCH, _epoch_0("groups[0].topics[0].partitions[0]")),
-    ("offsets-in-every-version", 49): (LEADER_EPOCH, _epoch_0("groups[0].topics[1].partitions[0]")),
-    ("offsets-in-every-version", 53): (LEADER_EPOCH, _epoch_0("groups[0].topics[0].partitions[0]")),
     ("groups-are-described-in-every-version", 31): (
         TWICE,
         {
