@@ -296,17 +296,31 @@ class KnownTopics:
 
 
 class ProducerNumbers:
-    """The cluster's counter of producer ids."""
+    """The cluster's counter of producer ids, as another broker may have moved it meanwhile."""
 
     def __init__(self) -> None:
-        self.next_id = 4_000
+        self.counter = 4_000
+        self.known_end = 4_000
+        self.asked = 0
         self.failure: Failure | None = None
 
-    async def next_producer_id(self) -> int:
+    @property
+    def producer_ids(self) -> "ProducerNumbers":
+        return self
+
+    async def next(self) -> int:
         if self.failure is not None:
             raise self.failure
-        self.next_id += 1
-        return self.next_id
+        self.counter += 1
+        self.known_end = self.counter
+        return self.counter - 1
+
+    async def was_given_out(self, producer: int) -> bool:
+        self.asked += 1
+        if self.failure is not None:
+            raise self.failure
+        self.known_end = self.counter
+        return producer < self.counter
 
 
 @dataclass

@@ -118,7 +118,8 @@ def test_a_retry_at_another_broker_is_still_a_duplicate() -> None:
     async def scenario(stores: Stores) -> None:
         async with whole_broker(stores, 1) as first, whole_broker(stores, 2) as second:
             await made(first, "t")
-            request = produce(("t", [(0, idempotent(5, 0, 0, b"once"))]))
+            producer = await second.cluster.producer_ids.next()
+            request = produce(("t", [(0, idempotent(producer, 0, 0, b"once"))]))
             answers = [
                 await finish(await produce_api.handle(broker, call(broker, 9), request))
                 for broker in (first, second, first)

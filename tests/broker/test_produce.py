@@ -1,5 +1,6 @@
 import asyncio
 
+import pytest
 from tests.broker.data_requests import produce, produced, produced_codes, produced_rows
 from tests.broker.data_stage import Stage, batch, idempotent, topic_id
 from tests.broker.whole import finish
@@ -129,6 +130,35 @@ def test_gaps_are_45_and_old_epochs_47() -> None:
     assert produced_codes(produced(stage, produce(("t", [(0, idempotent(77, 2, 3, b"b"))])))) == [
         45
     ]
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_producer_id_that_was_never_given_out_is_59_and_takes_no_place(others: int) -> None:
+    stage = Stage()
+    stage.topic("t", 2)
+    more = [(1, batch())] * others  # with one batch alone and with more: two ways of a request
+    for producer in (stage.cluster.counter, (1 << 63) - 1):
+        sent = produce(("t", [(0, idempotent(producer, 0, 0)), *more]))
+        assert produced_codes(produced(stage, sent)) == [59] + [0] * others
+    assert len(stage.log.domain.state.producers) == 0
+
+
+def test_a_producer_id_that_another_broker_gave_out_is_asked_for_once() -> None:
+    stage = Stage()
+    stage.topic("t")
+    stage.cluster.counter += 1_000
+    for sequence in range(2):
+        sent = produce(("t", [(0, idempotent(stage.cluster.counter - 1, 0, sequence))]))
+        assert produced_codes(produced(stage, sent)) == [0]
+    assert stage.cluster.asked == 1
+
+
+def test_while_the_ids_cannot_be_asked_for_the_producer_tries_again() -> None:
+    stage = Stage()
+    stage.topic("t")
+    stage.cluster.failure = Unavailable("down")
+    sent = produce(("t", [(0, idempotent(stage.cluster.counter, 0, 0))]))
+    assert produced_codes(produced(stage, sent)) == [19]
 
 
 def test_with_idempotence_off_a_batch_with_a_producer_id_is_refused() -> None:

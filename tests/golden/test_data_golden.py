@@ -101,6 +101,7 @@ async def prepared(broker: Broker) -> bytes:
     fetched = await broker.topics.create("nope", partitions=1, replication_factor=1, configs={})
     for replica in broker.log.replicas:
         replica.state.producers.expired_max = PRODUCERS_EXPIRED_MAX
+    broker.cluster.producer_ids.known_end = PRODUCERS_EXPIRED_MAX + 1
     return fetched.id
 
 

@@ -12,4 +12,18 @@ PLANTS: tuple[Plant, ...] = (
         "continue  # the oldest that fits",
         tests=MACHINE,
     ),
+    plant(
+        "an invented producer id is let in",
+        "broker/admission.py",
+        "producer < broker.cluster.producer_ids.known_end",
+        "producer < 1 << 63",
+        tests=("tests/broker/test_produce.py",),
+    ),
+    plant(
+        "a read of the counter that failed answers others",
+        "topics/producer_ids.py",
+        "if self._read_answered <= begun_before:",
+        "if self._reads_begun <= begun_before:",
+        tests=("tests/topics/test_producer_ids.py",),
+    ),
 )

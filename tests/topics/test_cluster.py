@@ -12,13 +12,7 @@ from lakelog.meta import keys
 from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.model.failures import Corrupt, OutcomeUnknown, Refused, Unavailable
 from lakelog.model.ids import BrokerId
-from lakelog.topics.cluster import (
-    PRODUCER_BLOCK,
-    SESSION_TTL_S,
-    Cluster,
-    http_addresses,
-    open_cluster,
-)
+from lakelog.topics.cluster import SESSION_TTL_S, Cluster, http_addresses, open_cluster
 from lakelog.topics.routing import Node
 
 
@@ -257,20 +251,6 @@ def test_clients_of_a_zone_see_its_brokers() -> None:
         assert [n.id for n in second.view("zone_id=a").nodes] == [1]
         assert [n.id for n in second.view("zone_id=nowhere").nodes] == [1, 2]
         assert [n.id for n in second.view("app").nodes] == [1, 2]
-
-    run(scenario)
-
-
-def test_a_producer_id_is_given_out_once_for_ever() -> None:
-    async def scenario(stage: Stage) -> None:
-        clusters = [await stage.cluster() for _ in range(3)]
-        given = await asyncio.gather(
-            *(c.next_producer_id() for c in clusters for _ in range(PRODUCER_BLOCK + 10))
-        )
-        assert len(set(given)) == len(given)
-        assert min(given) == 0
-        restarted = await stage.cluster()
-        assert await restarted.next_producer_id() not in given
 
     run(scenario)
 

@@ -32,7 +32,7 @@ async def handle(
     if code:
         return _refusal(code)
     try:
-        producer = await broker.cluster.next_producer_id()
+        producer = await broker.cluster.producer_ids.next()
     except Failure as failure:
         return _refusal(failure_code(failure, Attempt.NUMBERING))
     return InitProducerIdResponse(producer_id=producer, producer_epoch=0)

@@ -10,6 +10,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from lakelog.broker.admission import is_admitted
 from lakelog.broker.call import Answer, Call, Later
 from lakelog.broker.errors import Attempt, failure_code, verdict_code
 from lakelog.broker.inspection import is_slow
@@ -107,7 +108,7 @@ def _accepted(
     batch = inspect(data, rules)
     if not isinstance(batch, AcceptedBatch) or batch.transactional:
         return None
-    if batch.producer_id >= 0 and not broker.options.idempotence:
+    if not is_admitted(broker, batch):
         return None
     return (stream, batch) if broker.log.has_room(len(batch.data)) else None
 

@@ -18,6 +18,7 @@ below a second is a second, because here it bounds the write itself, not the wai
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from lakelog.broker.admission import is_admitted, refusal
 from lakelog.broker.call import Answer, Call, CloseConnection, Later, NoAnswer
 from lakelog.broker.errors import Attempt, failure_code, verdict_code
 from lakelog.broker.inspection import inspect_slowly, is_slow
@@ -140,22 +141,30 @@ class _Production:
             batch = await inspect_slowly(data, rules) if is_slow(data) else inspect(data, rules)
             if isinstance(batch, RejectedBatch):
                 self._refuse(row, partition, _rejection(partition.index, batch))
-            else:
+            elif is_admitted(self.broker, batch):
                 self._take(row, partition.index, stream, batch)
+            else:
+                await self._take_if_admitted(row, partition.index, stream, batch)
             if clock.monotonic_s() - self.yielded_s > LOOP_HELD_S_MAX:
                 # Many batches that unpack to much must not hold up the loop (R2).
                 await asyncio.sleep(0)
                 self.yielded_s = clock.monotonic_s()
+
+    async def _take_if_admitted(
+        self, row: list[PartitionProduceResponse], index: int, stream: int, batch: AcceptedBatch
+    ) -> None:
+        refused = await refusal(self.broker, batch)
+        if refused is None:
+            self._take(row, index, stream, batch)
+            return
+        row.append(_refusal(index, *refused))
+        self.transactional = self.transactional or batch.transactional
 
     def _take(
         self, row: list[PartitionProduceResponse], index: int, stream: int, batch: AcceptedBatch
     ) -> None:
         if batch.transactional:
             self.transactional = True
-        if batch.producer_id >= 0 and not self.broker.options.idempotence:
-            reason = "Idempotent producers are off"
-            row.append(_refusal(index, ErrorCode.INVALID_REQUEST, reason))
-            return
         self.streams.append(stream)
         self.batches.append(batch)
         self.places.append((row, len(row), index))

@@ -1,4 +1,4 @@
-"""The cluster: its id and number of domains, the brokers that live, the producer ids.
+"""The cluster: its id and number of domains, and the brokers that live.
 
 Rules:
 
@@ -12,7 +12,6 @@ Rules:
   ends if another one does.
 - A broker stays listed until its session has ended, and we always list ourselves; while the store
   cannot be read, the list stays as it is, so it never flickers (row 78).
-- A producer id is given out once for ever (row 24).
 """
 
 import asyncio
@@ -27,9 +26,9 @@ from lakelog.clock import Clock, Entropy
 from lakelog.meta import keys
 from lakelog.meta.port import KeyValue, MetadataStore, Session
 from lakelog.model.failures import Conflict, Corrupt, OutcomeUnknown, Refused, Unavailable
-from lakelog.model.ids import BrokerId, ProducerId
+from lakelog.model.ids import BrokerId
 from lakelog.telemetry import event
-from lakelog.topics.counters import take_block
+from lakelog.topics.producer_ids import ProducerIds
 from lakelog.topics.routing import Node, View, views, zone_of
 
 CLUSTER_FORMAT: Final = 1
@@ -42,8 +41,6 @@ LOOP_STALL_S_MAX: Final = 10.0
 then the metadata store renews its session. Kafka's brokers have about as long."""
 
 CLAIM_POLL_S: Final = 0.2
-PRODUCER_BLOCK: Final = 1_000
-FIRST_PRODUCER: Final = 0
 DOMAINS_MAX: Final = 1_024
 
 _log = logging.getLogger(__name__)
@@ -126,6 +123,7 @@ class Cluster:
     ) -> None:
         self.cluster_id = record.cluster_id
         self.domains = record.domains
+        self.producer_ids = ProducerIds(store)
         self._store = store
         self._clock = clock
         self._entropy = entropy
@@ -139,8 +137,6 @@ class Cluster:
         self._alive_until_s = 0.0
         self._nodes: tuple[Node, ...] = ()
         self._views: dict[str | None, View] = {}
-        self._producers = iter(range(0))
-        self._taking = asyncio.Lock()
 
     @property
     def alive_until_s(self) -> float:
@@ -161,18 +157,6 @@ class Cluster:
         """The brokers and leaders that a client with this id sees."""
         zone = zone_of(client_id)
         return self._views.get(zone) or self._views[None]
-
-    async def next_producer_id(self) -> ProducerId:
-        """A producer id that nobody got before."""
-        async with self._taking:
-            number = next(self._producers, None)
-            if number is None:
-                block = await take_block(
-                    self._store, keys.NEXT_PRODUCER, PRODUCER_BLOCK, first=FIRST_PRODUCER
-                )
-                self._producers = iter(block)
-                number = next(self._producers)
-            return ProducerId(number)
 
     async def claim(self, node: Node) -> None:
         """Make sure that nobody else has this broker's id, before anything is written under it.

@@ -33,6 +33,12 @@ async def take_block(store: MetadataStore, key: str, size: int, *, first: int) -
     raise Unavailable(f"{key} is too contended")
 
 
+async def read_counter(store: MetadataStore, key: str, *, first: int) -> int:
+    """Where the counter stands now: no number from it on was given out yet."""
+    found = await store.get(key)
+    return first if found is None else _number(key, found.value)
+
+
 def _number(key: str, value: bytes) -> int:
     if not value.isdigit() or len(value) > 20:
         raise Corrupt(f"{key} holds no number")

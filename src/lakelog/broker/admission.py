@@ -1,0 +1,42 @@
+"""Whether a batch of an idempotent producer may be handed to the log.
+
+A producer id that no broker of this cluster ever gave out is refused with 59
+(UNKNOWN_PRODUCER_ID), and so it takes no room and is never mistaken for the next client's id. It
+is the code by which Java's client and librdkafka begin at sequence 0 again and repeat, so a
+producer that outlives its cluster goes on when ids have come as far as its own; older clients ask
+for a new id at once. Kafka takes any id.
+"""
+
+from typing import TYPE_CHECKING
+
+from lakelog.broker.errors import Attempt, failure_code
+from lakelog.model.errors import ErrorCode
+from lakelog.model.failures import Failure
+
+if TYPE_CHECKING:
+    from lakelog.broker.broker import Broker
+    from lakelog.records.acceptance import AcceptedBatch
+
+
+def is_admitted(broker: "Broker", batch: "AcceptedBatch") -> bool:
+    """Whether the batch may certainly be handed over, by what is known without asking anybody."""
+    producer = batch.producer_id
+    if producer < 0:
+        return True
+    return broker.options.idempotence and producer < broker.cluster.producer_ids.known_end
+
+
+async def refusal(broker: "Broker", batch: "AcceptedBatch") -> tuple[ErrorCode, str] | None:
+    """Why the batch is not handed over, or None when it may be."""
+    if is_admitted(broker, batch):
+        return None
+    if not broker.options.idempotence:
+        return ErrorCode.INVALID_REQUEST, "Idempotent producers are off"
+    try:
+        known = await broker.cluster.producer_ids.was_given_out(batch.producer_id)
+    except Failure as failure:
+        return failure_code(failure, Attempt.APPENDING), str(failure)
+    if not known:
+        reason = f"Producer id {batch.producer_id} was never given out by this cluster"
+        return ErrorCode.UNKNOWN_PRODUCER_ID, reason
+    return None
