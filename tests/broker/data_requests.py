@@ -171,12 +171,3 @@ def record_bytes(row: FetchPartitionData) -> bytes:
     records = row.records
     assert records is not None
     return b"".join(records.parts) if isinstance(records, RecordParts) else bytes(records)
-
-
-@contextmanager
-def nothing_left_running() -> Iterator[None]:
-    """Fail when the block leaves a task behind."""
-    before = asyncio.all_tasks()
-    yield
-    left = {task for task in asyncio.all_tasks() - before if not task.done()}
-    assert not left, left

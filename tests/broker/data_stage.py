@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
+from tests.broker.memory_producer_ids import ProducerNumbers
 from tests.domain.build import Domain, create_of, trim_of
 
 from lakelog.broker.call import Call
@@ -293,34 +294,6 @@ class KnownTopics:
         if self.failure is not None:
             raise self.failure
         self.by_name.update(self.unseen)
-
-
-class ProducerNumbers:
-    """The cluster's counter of producer ids, as another broker may have moved it meanwhile."""
-
-    def __init__(self) -> None:
-        self.counter = 4_000
-        self.known_end = 4_000
-        self.asked = 0
-        self.failure: Failure | None = None
-
-    @property
-    def producer_ids(self) -> "ProducerNumbers":
-        return self
-
-    async def next(self) -> int:
-        if self.failure is not None:
-            raise self.failure
-        self.counter += 1
-        self.known_end = self.counter
-        return self.counter - 1
-
-    async def was_given_out(self, producer: int) -> bool:
-        self.asked += 1
-        if self.failure is not None:
-            raise self.failure
-        self.known_end = self.counter
-        return producer < self.counter
 
 
 @dataclass

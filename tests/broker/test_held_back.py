@@ -201,14 +201,16 @@ def test_ends_and_producers_are_told_as_they_are_everywhere() -> None:
     async def scenario(stores: Stores) -> None:
         async with two_brokers(stores) as (ahead, behind, pause):
             await known_to(behind, pause)
-            await write(ahead, 0, idempotent(7, 0, 0, b"a"))
+            producer_id = await ahead.cluster.producer_ids.next()
+            await write(ahead, 0, idempotent(producer_id, 0, 0, b"a"))
             producers = await describe_producers.handle(
                 behind,
                 call(behind, 0),
                 DescribeProducersRequest((DescribeProducersTopicRequest("t", (0,)),)),
             )
             (partition,) = producers.topics[0].partitions
-            assert [producer.producer_id for producer in partition.active_producers] == [7]
+            seen = [producer.producer_id for producer in partition.active_producers]
+            assert seen == [producer_id]
 
             await write(ahead, 0)
             ends = ListOffsetsTopic("t", (ListOffsetsPartition(0, -1, -1),))

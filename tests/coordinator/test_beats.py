@@ -207,10 +207,10 @@ def test_without_a_session_or_the_store_the_answer_is_15() -> None:
     play(scenario)
 
 
-def test_what_is_larger_than_a_record_is_refused() -> None:
+def test_what_is_larger_than_an_event_may_be_is_refused() -> None:
     async def scenario(stage: Stage) -> None:
         broker = await stage.broker()
-        names = tuple(f"{number:0240}" for number in range(5_000))
+        names = tuple(f"{number:0240}" for number in range(40_000))
         answer = await broker.beat(beat_ask(names=names))
         assert answer.code is ErrorCode.UNKNOWN_SERVER_ERROR
         assert stage.written(Beat) == []

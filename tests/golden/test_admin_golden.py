@@ -170,13 +170,6 @@ def fewer_configs(theirs: Plain, ours: Plain) -> None:
     assert ours == theirs
 
 
-def read_only(theirs: Plain, ours: Plain) -> None:
-    for result in theirs["results"]:
-        for config in result["configs"]:
-            config["read_only"] = True
-    assert ours == theirs
-
-
 def our_ranges(theirs: Plain, ours: Plain) -> None:
     ranges = {entry["api_key"]: entry for entry in theirs["api_keys"]}
     assert (theirs["error_code"], ours["error_code"]) == (0, 0)
@@ -198,7 +191,6 @@ DIFFERENT: dict[int, tuple[str, Callable[[Plain, Plain], None]]] = {
     1: ("a topic that is asked for is made before the answer (row 28)", made_at_once),
     15: ("we advertise what we serve, in the ranges of 4.3", our_ranges),
     16: ("we advertise what we serve, in the ranges of 4.3", our_ranges),
-    21: ("a broker's configs are in its file", read_only),
     23: ("there are no dynamic broker configs", fewer_configs),
     26: ("groups have the configs of 4.3, without share and streams", configs_of_groups),
     27: ("our message says what is wrong", code_of(ErrorCode.INVALID_REQUEST, "results")),
@@ -207,10 +199,6 @@ DIFFERENT: dict[int, tuple[str, Callable[[Plain, Plain], None]]] = {
     177: ("neither name nor id is the client's fault, not ours", invalid_topics),
     324: (
         "an unknown operation is the client's fault, not ours",
-        code_of(ErrorCode.INVALID_REQUEST, "responses"),
-    ),
-    325: (
-        "a broker's configs are in its file",
         code_of(ErrorCode.INVALID_REQUEST, "responses"),
     ),
 }
