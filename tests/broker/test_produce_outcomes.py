@@ -10,7 +10,7 @@ from lakelog.broker import inspection
 from lakelog.broker.call import Answer, CloseConnection, Later, NoAnswer
 from lakelog.broker.produce import handle
 from lakelog.clock import SeededEntropy
-from lakelog.log.values import Settle
+from lakelog.log.values import Appended, Settle
 from lakelog.model.errors import RETRIABLE, ErrorCode
 from lakelog.model.failures import Failure, OutcomeUnknown, Unavailable
 from lakelog.records.acceptance import AcceptedBatch
@@ -60,6 +60,25 @@ def test_a_failed_append_answers_what_is_known_of_its_outcome(
         return await finish(later)
 
     assert produced_codes(produced_rows(asyncio.run(run()))) == [code, 3, code]
+
+
+def test_partitions_of_one_request_hear_of_their_own_objects() -> None:
+    """L2: no partition is told what is true of another only."""
+    stage = Stage()
+    stage.topic("t", 3)
+    stage.log.commit_at_once = False
+    failures: dict[int, Failure] = {1: Unavailable("down"), 2: OutcomeUnknown("late")}
+
+    async def run() -> Answer:
+        request = produce(("t", [(0, batch()), (1, batch()), (2, batch())]))
+        later = await handle(stage.broker, stage.call(9), request)
+        stage.log.held[0][2](Appended([0, 6, 6], [4, -1, -1], [-1, -1, -1], failures))
+        return await finish(later)
+
+    rows = produced_rows(asyncio.run(run()))
+    assert produced_codes(rows) == [0, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.REQUEST_TIMED_OUT]
+    assert [row.base_offset for row in rows] == [4, -1, -1]
+    assert [row.error_message for row in rows] == [None, "down", "late"]
 
 
 def test_a_connection_that_goes_away_does_not_take_its_append_with_it() -> None:

@@ -30,10 +30,10 @@ COMMITS: tuple[Plant, ...] = (
     plant(
         "objects commit in the order they became durable",
         "log/commit.py",
-        "        self._submit_ready()\n        if self._open",
+        "        self._submit_ready()\n        self._put_due()",
         "        self._closed.remove(closed)\n"
         "        self._closed.appendleft(closed)\n"
-        "        self._submit_ready()\n        if self._open",
+        "        self._submit_ready()\n        self._put_due()",
         seeds=range(60),
     ),
     plant(

@@ -227,9 +227,8 @@ class _Production:
     def answer(self, outcome: Appended | Failure | None) -> Answer:
         """The answer, given what became of the batches; None when none was handed over."""
         if isinstance(outcome, Failure):
-            code = failure_code(outcome, Attempt.APPENDING)
             for row, at, index in self.places:
-                row[at] = _refusal(index, code, str(outcome) or None)
+                row[at] = _failed(index, outcome)
         elif outcome is not None:
             self._fill_in(outcome)
         if self.acks == 0:
@@ -247,7 +246,11 @@ class _Production:
     def _fill_in(self, appended: Appended) -> None:
         log_start_of = self.broker.log.log_start
         verdicts = appended.verdicts
+        failures = appended.failures
         for number, (row, at, index) in enumerate(self.places):
+            if number in failures:  # its object failed, others of the request did not
+                row[at] = _failed(index, failures[number])
+                continue
             verdict = verdicts[number]
             if verdict > Verdict.DUPLICATE:
                 row[at] = _refusal(index, verdict_code(Verdict(verdict), by_id=self.by_id))
@@ -275,6 +278,11 @@ class _Production:
 
 def _refusal(index: int, code: ErrorCode, message: str | None = None) -> PartitionProduceResponse:
     return PartitionProduceResponse(index, code, -1, error_message=message)
+
+
+def _failed(index: int, failure: Failure) -> PartitionProduceResponse:
+    code = failure_code(failure, Attempt.APPENDING)
+    return _refusal(index, code, str(failure) or None)
 
 
 def _rejection(index: int, batch: RejectedBatch) -> PartitionProduceResponse:

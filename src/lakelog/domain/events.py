@@ -204,6 +204,9 @@ _LEVELS: Final = {
 _GENESIS = struct.Struct("<IH")
 _CREATE = struct.Struct("<16sII")
 _COMMIT = struct.Struct("<16sBIIB")
+COMMIT_HEAD_BYTES_MAX: Final = _COMMIT.size + 255
+"""The most that a Commit takes before its batches: the longest zone has 255 bytes."""
+
 _SWAP = struct.Struct("<qqqBqqI")
 _INT64 = struct.Struct("<q")
 _UINT32 = struct.Struct("<I")

@@ -12,8 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from lakelog.domain.events import Commit
+from lakelog.domain.outcomes import Verdict
 from lakelog.log.options import LogOptions
-from lakelog.log.values import Settle, Settled
+from lakelog.log.values import Appended, Settle, Settled
+from lakelog.model.failures import Failure, OutcomeUnknown
 from lakelog.model.ids import DomainId, StreamId, WalId
 from lakelog.records.acceptance import AcceptedBatch
 from lakelog.wal.layout import Chunk, EncodedObject, encode
@@ -45,9 +47,49 @@ class Waiter:
             settle(outcome)
 
 
+class JoinedSettle:
+    """The outcomes of the parts of one request, told as one when all of them are there.
+
+    Parts are objects, or domains. One that failed says nothing of the others (L2): its batches
+    carry its failure, which is definite only where certainly nothing of that part was written.
+    """
+
+    __slots__ = ("_appended", "_missing", "_settle")
+
+    def __init__(self, batches: int, parts: int, settle: Settle) -> None:
+        nothing = [-1] * batches
+        self._appended = Appended([int(Verdict.VOID)] * batches, nothing, list(nothing))
+        self._missing = parts
+        self._settle = settle
+
+    def add(self, places: Sequence[int], settled: Settled) -> None:
+        """Take in the outcome of the batches in these places; the last part tells."""
+        joined = self._appended
+        if isinstance(settled, Failure):
+            joined.failures.update(dict.fromkeys(places, settled))
+        else:
+            for number, place in enumerate(places):
+                joined.verdicts[place] = settled.verdicts[number]
+                joined.offsets[place] = settled.offsets[number]
+                joined.timestamps[place] = settled.timestamps[number]
+            for number, failure in settled.failures.items():
+                joined.failures[places[number]] = failure
+        self._missing -= 1
+        if not self._missing:
+            self._settle(_whole(joined))
+
+
+def _whole(joined: Appended) -> Settled:
+    """The one failure of all batches, if they failed alike; else what became of each."""
+    failures = list(joined.failures.values())
+    unknown = [failure for failure in failures if isinstance(failure, OutcomeUnknown)]
+    alike = len(unknown) in (0, len(failures))
+    return failures[0] if alike and len(failures) == len(joined.verdicts) else joined
+
+
 @dataclass(slots=True)
 class Gathering:
-    """The batches of the object that is open now."""
+    """The batches of one object until it is laid out."""
 
     streams: list[int] = field(default_factory=list)
     batches: list[AcceptedBatch] = field(default_factory=list)
@@ -75,7 +117,7 @@ class Gathering:
             self.size_bytes += len(batch.data)
 
     def is_full(self, options: LogOptions) -> bool:
-        """Whether the object must be closed now."""
+        """Whether the object is to be written without waiting for more."""
         return (
             self.size_bytes >= options.object_bytes_max
             or len(self.batches) >= options.object_batches_max

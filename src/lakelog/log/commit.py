@@ -4,6 +4,9 @@ Objects are put in parallel, but committed in the order they were closed: a comm
 domain log's FIFO only when its object is durable and every object closed before it is in that
 FIFO or given up (rule 4). From then on a client hears only the outcome of `apply`, a time-out, or
 nothing (rule 6, B5). A void commit is answered with a time-out and never written again (rule 7).
+
+An object holds no more batches than its Commit can name (rule 25): what is beyond goes into the
+next one, also while all puts are taken. So a request may be in several objects; it is told once.
 """
 
 import asyncio
@@ -18,7 +21,7 @@ import numpy as np
 from lakelog.clock import Clock, Entropy, Tasks
 from lakelog.domain.outcomes import Committed, Outcome, Verdict
 from lakelog.domain.replica import Replica
-from lakelog.log.buffer import Gathering, Sealed, Waiter, seal
+from lakelog.log.buffer import Gathering, JoinedSettle, Sealed, Waiter, seal
 from lakelog.log.cache import CachedObject, TailCache
 from lakelog.log.options import LogOptions
 from lakelog.log.values import Appended, Settle
@@ -69,6 +72,7 @@ class Committer:
         self._tail = tail
         self._metrics = metrics
         self._open = Gathering()
+        self._full: deque[Gathering] = deque()  # take no more batches, wait for their put
         self._closed: deque[_Closed] = deque()
         self._submitted: dict[_Submitted, None] = {}  # for its order
         self._linger: asyncio.TimerHandle | None = None
@@ -90,9 +94,9 @@ class Committer:
         """Write and commit what was accepted, bounded by the caller's deadline, then stop."""
         self._stopping = True
         try:
-            while self._open.batches or self._closed or self._submitted:
-                if self._open.batches:
-                    self._close_object()
+            while self._open.batches or self._full or self._closed or self._submitted:
+                self._set_aside()
+                self._put_due()
                 await asyncio.sleep(0.005)
         finally:
             await self._tasks.close()
@@ -106,16 +110,45 @@ class Committer:
         settle: Settle,
     ) -> None:
         """Take the next places in the log for these batches (B2); `settle` hears the outcome."""
+        batches_max = self._options.object_batches_max
+        if len(self._open.batches) + len(batches) > batches_max:
+            self._set_aside()
+            self._put_due()
+            if len(batches) > batches_max:
+                self._hand_over_parts(streams, batches, deadline_s=deadline_s, settle=settle)
+                return
         opened = self._open
         before = opened.size_bytes
         now_s = self._clock.monotonic_s()
         opened.add(streams, batches, now_s=now_s, deadline_s=deadline_s, settle=settle)
         self._held_bytes += opened.size_bytes - before
         if opened.is_full(self._options):
-            self._close_if_allowed()
+            self._put_due()
         elif self._linger is None:
             loop = asyncio.get_running_loop()
             self._linger = loop.call_later(self._options.linger_ms / 1000, self._linger_over)
+
+    def _hand_over_parts(
+        self,
+        streams: Sequence[int],
+        batches: Sequence[AcceptedBatch],
+        *,
+        deadline_s: float,
+        settle: Settle,
+    ) -> None:
+        """One object after another: they are committed in this order, so the request's holds."""
+        step = self._options.object_batches_max
+        parts = [
+            range(start, min(start + step, len(batches))) for start in range(0, len(batches), step)
+        ]
+        joined = JoinedSettle(len(batches), len(parts), settle)
+        for part in parts:
+            self.hand_over(
+                streams[part.start : part.stop],
+                batches[part.start : part.stop],
+                deadline_s=deadline_s,
+                settle=partial(joined.add, part),
+            )
 
     def has_room(self, size_bytes: int) -> bool:
         """Whether so many bytes may be accepted now; an empty buffer takes any request."""
@@ -143,18 +176,28 @@ class Committer:
 
     def _long_linger_over(self) -> None:
         self._linger = None
-        self._close_if_allowed()
+        self._put_due()
 
-    def _close_if_allowed(self) -> None:
-        """Close the open object unless enough are being written: then batches gather."""
-        if self._open.batches and self._puts < self._options.puts_max:
-            self._close_object()
-
-    def _close_object(self) -> None:
-        gathered, self._open = self._open, Gathering()
+    def _set_aside(self) -> None:
+        """The open object takes no more batches; it is written when a put is free."""
+        if not self._open.batches:
+            return
+        self._full.append(self._open)
+        self._open = Gathering()
         if self._linger is not None:
             self._linger.cancel()
             self._linger = None
+
+    def _put_due(self) -> None:
+        """Write what is due, in order, unless enough is being written: then batches gather."""
+        opened = self._open
+        is_due = self._linger is None or opened.is_full(self._options)
+        if is_due and self._puts + len(self._full) < self._options.puts_max:
+            self._set_aside()
+        while self._full and self._puts < self._options.puts_max:
+            self._close_object(self._full.popleft())
+
+    def _close_object(self, gathered: Gathering) -> None:
         closed = _Closed(gathered, self._seal(gathered), waiters=gathered.waiters)
         self._closed.append(closed)
         self._puts += 1
@@ -198,8 +241,7 @@ class Committer:
             self._metrics.objects_put.inc()
             self._remember(closed.sealed)
         self._submit_ready()
-        if self._open.is_full(self._options) or (self._linger is None and self._open.batches):
-            self._close_if_allowed()
+        self._put_due()
 
     def _renew_id(self, closed: _Closed) -> None:
         """Rule 18: an id that grew old before its first append is replaced (nothing names it)."""
@@ -221,7 +263,7 @@ class Committer:
             if closed.failure is None:
                 try:
                     outcome = self._replica.submit(closed.sealed.commit)
-                except Unavailable as error:
+                except Failure as error:  # nothing was written; whoever waits must hear why
                     closed.failure = error
                 else:
                     submitted = _Submitted(closed.sealed, closed.waiters)
@@ -258,6 +300,8 @@ class Committer:
             now_s = self._clock.monotonic_s()
             late = OutcomeUnknown("the request's time is over")
             waiting = [*self._open.waiters]
+            for gathered in self._full:
+                waiting += gathered.waiters
             for closed in self._closed:
                 waiting += closed.waiters
             for submitted in self._submitted:

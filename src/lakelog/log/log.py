@@ -9,9 +9,10 @@ import numpy as np
 
 from lakelog.clock import Clock, Entropy, Tasks
 from lakelog.domain.events import Create, Drop, Event, Swap, Trim
-from lakelog.domain.outcomes import Applied, Outcome, Swapped, Trimmed, Verdict
+from lakelog.domain.outcomes import Applied, Outcome, Swapped, Trimmed
 from lakelog.domain.replica import Replica
 from lakelog.domain.state import DomainState
+from lakelog.log.buffer import JoinedSettle
 from lakelog.log.cache import TailCache
 from lakelog.log.commit import Committer
 from lakelog.log.gc import Sweeper
@@ -168,6 +169,7 @@ class Log:
         """Take places in the log for these batches, in their order, now.
 
         The future fails with `OutcomeUnknown`, or with `Unavailable` when nothing was written.
+        Where only some of the batches failed, its result says which.
         """
         outcome: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
         self.hand_over(streams, batches, deadline_s=deadline_s, settle=partial(_settle, outcome))
@@ -187,7 +189,7 @@ class Log:
             committer.hand_over(streams, batches, deadline_s=deadline_s, settle=settle)
             return
         places = self._by_domain(streams)
-        joined = _Joined(len(streams), len(places), settle)
+        joined = JoinedSettle(len(streams), len(places), settle)
         for domain, some in places.items():
             self._committers[domain].hand_over(
                 [streams[at] for at in some],
@@ -356,34 +358,6 @@ def _settle(outcome: "asyncio.Future[Appended]", settled: Settled) -> None:
         outcome.exception()  # nobody may be listening any more; that is not an error
     else:
         outcome.set_result(settled)
-
-
-class _Joined:
-    """The outcomes of several domains as one; a part that failed is void, the others stand (L2)."""
-
-    __slots__ = ("_appended", "_failure", "_missing", "_settle")
-
-    def __init__(self, batches: int, parts: int, settle: Settle) -> None:
-        nothing = [-1] * batches
-        self._appended = Appended([int(Verdict.VOID)] * batches, nothing, list(nothing))
-        self._failure: Failure | None = None
-        self._missing = parts
-        self._settle = settle
-
-    def add(self, places: Sequence[int], settled: Settled) -> None:
-        """Take in the outcome of one domain; the last one tells."""
-        self._missing -= 1
-        if isinstance(settled, Failure):
-            self._failure = settled
-        else:
-            for number, place in enumerate(places):
-                self._appended.verdicts[place] = settled.verdicts[number]
-                self._appended.offsets[place] = settled.offsets[number]
-                self._appended.timestamps[place] = settled.timestamps[number]
-        if self._missing:
-            return
-        written = any(verdict != Verdict.VOID for verdict in self._appended.verdicts)
-        self._settle(self._appended if written or self._failure is None else self._failure)
 
 
 def _runs(numbers: Sequence[int]) -> list[list[int]]:

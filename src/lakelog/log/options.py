@@ -1,6 +1,17 @@
 """Limits of the log, each with its unit and the reason for its default."""
 
 from dataclasses import dataclass
+from typing import Final
+
+from lakelog.domain.events import COMMIT_BATCH_BYTES, COMMIT_HEAD_BYTES_MAX
+from lakelog.domain.writer import EVENT_BYTES_MAX
+
+COMMIT_BATCHES_MAX: Final = (EVENT_BYTES_MAX - COMMIT_HEAD_BYTES_MAX) // COMMIT_BATCH_BYTES
+"""The most batches of an object: its Commit is one event, and must fit into one record (B6)."""
+
+BUFFER_BYTES_MAX: Final = 2 << 30
+"""The most that may be accepted and not yet committed: all of it may come to lie in one object,
+whose bytes have numbers of 32 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +34,12 @@ class LogOptions:
     """A WAL object is closed when it holds this much."""
 
     object_batches_max: int = 20_000
-    """… or so many batches: their packed table must fit into one log record (rule 25)."""
+    """… or so many batches: their packed table must fit into one log record (rule 25). It is
+    never more than `COMMIT_BATCHES_MAX`; a request of more batches goes into several objects."""
 
     puts_max: int = 4
-    """Objects that are written at the same time; beyond it batches gather."""
+    """Objects that are written at the same time; beyond it batches gather, in as many objects as
+    their number asks for."""
 
     buffer_bytes_max: int = 128 << 20
     """Accepted and not yet committed bytes; beyond it produce requests wait (B7)."""
@@ -93,3 +106,9 @@ class LogOptions:
 
     clock_skew_max_ms: int = 60_000
     """Rule 20: records that delete by age come only from a clock this close to the store's."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.object_batches_max <= COMMIT_BATCHES_MAX:
+            raise ValueError(f"object_batches_max must be from 1 to {COMMIT_BATCHES_MAX}")
+        if not 0 < self.buffer_bytes_max <= BUFFER_BYTES_MAX:
+            raise ValueError(f"buffer_bytes_max must be from 1 to {BUFFER_BYTES_MAX}")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from lakelog.model.failures import Failure
 
@@ -15,12 +15,14 @@ class Appended(Struct, frozen=True, gc=False):
     """What became of the batches of one append, in their order.
 
     `verdicts` are `lakelog.domain.outcomes.Verdict`; a duplicate carries the offset and the
-    timestamp of the original, any other refusal -1.
+    timestamp of the original, any other refusal -1. A request may be stored in several parts:
+    `failures` says, by the number of a batch, why its part has no verdict (it then says VOID).
     """
 
     verdicts: list[int]
     offsets: list[int]
     timestamps: list[int]
+    failures: dict[int, Failure] = field(default_factory=dict)
 
 
 Settled: TypeAlias = "Appended | Failure"

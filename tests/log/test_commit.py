@@ -1,0 +1,219 @@
+"""The way of batches into objects and commits: limits of a record, and failures."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from tests.log.test_log import Flaky, read, values, wal_keys
+from tests.log.world import TOPIC, World, batch, run
+
+from lakelog.domain import writer as writer_module
+from lakelog.domain.events import COMMIT_HEAD_BYTES_MAX, Commit, encode_event
+from lakelog.domain.outcomes import Verdict
+from lakelog.domain.writer import EVENT_BYTES_MAX, EventTooLarge
+from lakelog.log.buffer import Gathering, JoinedSettle, seal
+from lakelog.log.options import BUFFER_BYTES_MAX, COMMIT_BATCHES_MAX, LogOptions
+from lakelog.log.values import Appended, Settled
+from lakelog.model.failures import Failure, OutcomeUnknown, Unavailable
+from lakelog.model.ids import DomainId
+from lakelog.objects.memory import MemoryObjectStore
+from lakelog.objects.port import Buffer
+from lakelog.records.acceptance import AcceptedBatch
+from lakelog.records.build import BatchOptions
+from lakelog.wal.ids import make_wal_id
+from lakelog.wal.layout import decode
+
+EIGHT = LogOptions(linger_ms=1, put_retry_ms=1, put_retry_max_ms=5, object_batches_max=8)
+ONE_PUT = LogOptions(
+    linger_ms=1, put_retry_ms=1, put_retry_max_ms=5, object_batches_max=8, puts_max=1
+)
+
+
+def numbered(count: int) -> list[AcceptedBatch]:
+    return [batch(b"%d" % number) for number in range(count)]
+
+
+async def batch_counts(world: World) -> list[int]:
+    """How many batches each WAL object holds."""
+    stored = [decode(await world.objects.get(key)) for key in sorted(await wal_keys(world))]
+    return [sum(map(len, one.batches)) for one in stored]
+
+
+def largest_commit(count: int) -> Commit:
+    """The Commit of so many idempotent batches in the zone with the longest name."""
+    one = batch(b"v", options=BatchOptions(producer_id=7, producer_epoch=0, base_sequence=0))
+    gathered = Gathering(streams=[1] * count, batches=[one] * count)
+    wal_id = make_wal_id(1, bytes(10))
+    sealed = seal(gathered, wal_id=wal_id, domain=DomainId(0), zone="z" * 255, created_ms=1)
+    return sealed.commit
+
+
+def test_as_many_batches_as_an_object_may_hold_fit_into_one_event_and_no_more() -> None:
+    """Rule 25 is decided before the put: by the number of batches."""
+    _, smallest = encode_event(largest_commit(1))
+    _, larger = encode_event(largest_commit(2))
+    each = len(larger) - len(smallest)
+    assert len(smallest) - each == COMMIT_HEAD_BYTES_MAX
+    assert COMMIT_HEAD_BYTES_MAX + COMMIT_BATCHES_MAX * each <= EVENT_BYTES_MAX
+    assert COMMIT_HEAD_BYTES_MAX + (COMMIT_BATCHES_MAX + 1) * each > EVENT_BYTES_MAX
+    assert LogOptions().object_batches_max <= COMMIT_BATCHES_MAX
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("object_batches_max", 0),
+        ("object_batches_max", COMMIT_BATCHES_MAX + 1),
+        ("buffer_bytes_max", BUFFER_BYTES_MAX + 1),
+    ],
+)
+def test_limits_that_no_record_or_object_can_keep_are_refused(name: str, value: int) -> None:
+    with pytest.raises(ValueError, match=name):
+        LogOptions(**{name: value})
+
+
+def test_a_request_of_too_many_batches_for_one_object_is_told_once_and_in_order() -> None:
+    async def scenario(world: World) -> None:
+        node = await world.node(options=EIGHT)
+        await node.log.create_streams(TOPIC, first_partition=0, streams=[1, 2])
+        first = node.log.append([1, 2, 1], numbered(3), deadline_s=world.soon())
+        told: list[Settled] = []
+        streams = [2, 1] * 10
+        node.log.hand_over(streams, numbered(20), deadline_s=world.soon(), settle=told.append)
+        last = node.log.append([2], numbered(1), deadline_s=world.soon())
+        assert (await first).offsets == [0, 0, 1]
+        assert (await last).offsets == [11]
+        (appended,) = told
+        assert isinstance(appended, Appended)
+        assert appended.verdicts == [Verdict.ACCEPTED] * 20
+        assert appended.offsets == [place for n in range(10) for place in (1 + n, 2 + n)]
+        assert appended.failures == {}
+        stored = [value for _, value in values(await read(world, node, 1, 0))]
+        assert stored == [b"0", b"2", *(b"%d" % number for number in range(1, 20, 2))]
+        assert await batch_counts(world) == [3, 8, 8, 5]
+
+    run(scenario)
+
+
+def test_what_gathers_while_every_put_is_taken_fits_into_records_and_keeps_its_order() -> None:
+    async def scenario(world: World) -> None:
+        world.objects = flaky = Flaky(world)
+        node = await world.node(options=ONE_PUT)
+        await node.log.create_streams(TOPIC, first_partition=0, streams=[1])
+        flaky.failing = 5
+        pending = [
+            node.log.append([1] * 5, numbered(5), deadline_s=world.soon()) for _ in range(10)
+        ]
+        outcomes = await asyncio.gather(*pending)
+        offsets = [offset for outcome in outcomes for offset in outcome.offsets]
+        assert offsets == list(range(50))
+        assert max(await batch_counts(world)) <= 8
+
+    run(scenario)
+
+
+def test_who_waits_for_a_put_hears_when_its_time_is_over() -> None:
+    async def scenario(world: World) -> None:
+        world.objects = flaky = Flaky(world)
+        node = await world.node(options=ONE_PUT)
+        await node.log.create_streams(TOPIC, first_partition=0, streams=[1])
+        flaky.failing = 1_000_000
+        deadline_s = world.soon(0.05)
+        pending = [node.log.append([1] * 7, numbered(7), deadline_s=deadline_s) for _ in range(5)]
+        for outcome in pending:
+            with pytest.raises(OutcomeUnknown):
+                await outcome
+        flaky.failing = 0
+
+    run(scenario)
+
+
+def test_a_stop_commits_what_waits_for_a_put() -> None:
+    async def scenario(world: World) -> None:
+        node = await world.node(options=ONE_PUT)
+        await node.log.create_streams(TOPIC, first_partition=0, streams=[1])
+        pending = [node.log.append([1] * 5, numbered(5), deadline_s=world.soon()) for _ in range(8)]
+        await node.log.close(timeout_s=5)
+        assert [outcome.result().offsets[0] for outcome in pending] == list(range(0, 40, 5))
+
+    run(scenario)
+
+
+def test_a_commit_that_no_record_takes_is_answered_and_the_log_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario(world: World) -> None:
+        node = await world.node()
+        await node.log.create_streams(TOPIC, first_partition=0, streams=[1])
+        monkeypatch.setattr(writer_module, "EVENT_BYTES_MAX", 200)
+        with pytest.raises(EventTooLarge):
+            await node.log.append([1] * 20, numbered(20), deadline_s=world.soon())
+        outcome = await node.log.append([1], numbered(1), deadline_s=world.soon())
+        assert (outcome.verdicts, outcome.offsets) == ([Verdict.ACCEPTED], [0])
+
+    run(scenario)
+
+
+class Picky(MemoryObjectStore):
+    """A store that never takes an object with a certain value."""
+
+    async def put(self, key: str, parts: Sequence[Buffer]) -> None:
+        if b"no object" in b"".join(bytes(part) for part in parts):
+            raise Unavailable("the store does not take this")
+        await super().put(key, parts)
+
+
+def test_of_a_request_in_several_objects_each_batch_hears_of_its_own() -> None:
+    """L2: what is stored is acknowledged, and what certainly is not is refused retriably."""
+
+    async def scenario(world: World) -> None:
+        world.objects = Picky(world.clock)
+        options = LogOptions(linger_ms=1, put_retry_ms=1, put_give_up_ms=0, object_batches_max=2)
+        node = await world.node(options=options)
+        await node.log.create_streams(TOPIC, first_partition=0, streams=[1, 2])
+        sent = [batch(b"a"), batch(b"b"), batch(b"c"), batch(b"no object"), batch(b"d")]
+        appended = await node.log.append([1, 2, 1, 2, 1], sent, deadline_s=world.soon())
+        assert appended.verdicts[:2] == [Verdict.ACCEPTED] * 2
+        assert appended.verdicts[4] == Verdict.ACCEPTED
+        assert {at: type(failure) for at, failure in appended.failures.items()} == {
+            2: Unavailable,
+            3: Unavailable,
+        }
+        assert values(await read(world, node, 1, 0)) == [(0, b"a"), (1, b"d")]
+        assert values(await read(world, node, 2, 0)) == [(0, b"b")]
+
+    run(scenario)
+
+
+GONE, LATE = Unavailable("gone"), OutcomeUnknown("late")
+
+
+@pytest.mark.parametrize(
+    ("parts", "told"),
+    [
+        ([Appended([0], [7], [8]), Appended([1], [5], [6])], Appended([0, 1], [7, 5], [8, 6])),
+        ([GONE, GONE], GONE),
+        ([LATE, LATE], LATE),
+        ([LATE, GONE], Appended([6, 6], [-1, -1], [-1, -1], {0: LATE, 1: GONE})),
+        ([GONE, LATE], Appended([6, 6], [-1, -1], [-1, -1], {0: GONE, 1: LATE})),
+        ([Appended([0], [7], [8]), LATE], Appended([0, 6], [7, -1], [8, -1], {1: LATE})),
+    ],
+)
+def test_parts_of_a_request_are_joined_without_speaking_for_each_other(
+    parts: list[Appended | Failure], told: Settled
+) -> None:
+    """L2: a part of unknown outcome is never told the definite failure of another."""
+    heard: list[Settled] = []
+    joined = JoinedSettle(2, 2, heard.append)
+    for place in (1, 0):
+        assert heard == []
+        joined.add([place], parts[place])
+    assert heard == [told]
+
+
+def test_parts_of_parts_keep_their_failures() -> None:
+    heard: list[Settled] = []
+    outer = JoinedSettle(3, 2, heard.append)
+    outer.add([1], Appended([0], [4], [-1]))
+    outer.add([0, 2], Appended([6, 0], [-1, 9], [-1, -1], {0: GONE}))
+    assert heard == [Appended([6, 0, 0], [-1, 4, 9], [-1, -1, -1], {0: GONE})]

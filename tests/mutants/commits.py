@@ -1,0 +1,72 @@
+"""Bugs on the way of batches into records: their limits, and what waiters hear."""
+
+from tests.mutants.plant import Plant, plant
+
+OF_COMMIT = ("tests/log/test_commit.py",)
+OF_WRITER = ("tests/domain/test_writer.py",)
+
+PLANTS: tuple[Plant, ...] = (
+    plant(
+        "a record forgets the bytes of each event's head",
+        "domain/writer.py",
+        "            room -= len(queued.body) + EVENT_OVERHEAD_BYTES\n",
+        "            room -= len(queued.body)\n",
+        tests=OF_WRITER,
+    ),
+    plant(
+        "the greatest event forgets its own head",
+        "domain/writer.py",
+        "RECORD_BYTES_MAX - OVERHEAD_BYTES_MAX - EVENT_OVERHEAD_BYTES",
+        "RECORD_BYTES_MAX - OVERHEAD_BYTES_MAX",
+        tests=OF_WRITER,
+    ),
+    plant(
+        "a commit that is too large ends the process",
+        "log/commit.py",
+        "                except Failure as error:  # nothing was written",
+        "                except Unavailable as error:  # nothing was written",
+        tests=OF_COMMIT,
+    ),
+    plant(
+        "the limit of batches forgets producers",
+        "domain/events.py",
+        "COMMIT_BATCH_BYTES: Final = 28 + 14\n",
+        "COMMIT_BATCH_BYTES: Final = 28\n",
+        tests=OF_COMMIT,
+    ),
+    plant(
+        "a request goes into one object however many batches it has",
+        "log/commit.py",
+        "            if len(batches) > batches_max:\n",
+        "            if False:\n",
+        tests=OF_COMMIT,
+    ),
+    plant(
+        "what gathers while puts are taken has no limit",
+        "log/commit.py",
+        "        if len(self._open.batches) + len(batches) > batches_max:\n",
+        "        if len(batches) > batches_max:\n",
+        tests=OF_COMMIT,
+    ),
+    plant(
+        "full objects are written in reverse",
+        "log/commit.py",
+        "            self._close_object(self._full.popleft())\n",
+        "            self._close_object(self._full.pop())\n",
+        tests=OF_COMMIT,
+    ),
+    plant(
+        "who waits in a full object is never told that its time is over",
+        "log/commit.py",
+        "            for gathered in self._full:\n                waiting += gathered.waiters\n",
+        "",
+        tests=OF_COMMIT,
+    ),
+    plant(
+        "a part that is certainly not written speaks for all",
+        "log/buffer.py",
+        "    alike = len(unknown) in (0, len(failures))\n",
+        "    alike = True\n",
+        tests=OF_COMMIT,
+    ),
+)
