@@ -1,12 +1,13 @@
-"""The way of batches into objects and commits: limits of a record, and failures."""
+"""The way of batches into objects and commits: limits of a record, failures, ids that grow old."""
 
 import asyncio
 from collections.abc import Sequence
 
 import pytest
 from tests.log.test_log import Flaky, read, values, wal_keys
-from tests.log.world import TOPIC, World, batch, run
+from tests.log.world import QUICK, TOPIC, World, batch, run
 
+from lakelog.clock import SystemClock
 from lakelog.domain import writer as writer_module
 from lakelog.domain.events import COMMIT_HEAD_BYTES_MAX, Commit, encode_event
 from lakelog.domain.outcomes import Verdict
@@ -20,7 +21,7 @@ from lakelog.objects.memory import MemoryObjectStore
 from lakelog.objects.port import Buffer
 from lakelog.records.acceptance import AcceptedBatch
 from lakelog.records.build import BatchOptions
-from lakelog.wal.ids import make_wal_id
+from lakelog.wal.ids import make_wal_id, parse_object_key, wal_id_time_ms
 from lakelog.wal.layout import decode
 
 EIGHT = LogOptions(linger_ms=1, put_retry_ms=1, put_retry_max_ms=5, object_batches_max=8)
@@ -217,3 +218,55 @@ def test_parts_of_parts_keep_their_failures() -> None:
     outer.add([1], Appended([0], [4], [-1]))
     outer.add([0, 2], Appended([6, 0], [-1, 9], [-1, -1], {0: GONE}))
     assert heard == [Appended([6, 0, 0], [-1, 4, 9], [-1, -1, -1], {0: GONE})]
+
+
+class StoppedClock(SystemClock):
+    """A wall clock that a test moves; durations run as ever."""
+
+    def __init__(self) -> None:
+        self.wall_ms = 1_794_717_942_000
+
+    def now_ms(self) -> int:
+        return self.wall_ms
+
+
+class Aging(MemoryObjectStore):
+    """Fails the first puts of WAL objects, each time letting the clock run for so long."""
+
+    def __init__(self, clock: StoppedClock, delays_ms: Sequence[int]) -> None:
+        super().__init__(clock)
+        self._stopped = clock
+        self._delays_ms = list(delays_ms)
+        self.asked: list[tuple[str, bytes]] = []
+
+    async def put(self, key: str, parts: Sequence[Buffer]) -> None:
+        if key.startswith("wal/"):
+            self.asked.append((key, b"".join(bytes(part) for part in parts)))
+            if self._delays_ms:
+                self._stopped.wall_ms += self._delays_ms.pop(0)
+                raise OutcomeUnknown("the store does not answer")
+        await super().put(key, parts)
+
+
+def test_an_id_is_renewed_when_it_is_older_than_half_its_life_and_not_before() -> None:
+    """Rule 18: until then a put repeats the same bytes under the same name."""
+
+    async def scenario(world: World) -> None:
+        world.clock = clock = StoppedClock()
+        half_ms = QUICK.orphan_ttl_ms // 2
+        world.objects = aging = Aging(clock, [half_ms, 1, half_ms, 1])
+        node = await world.node()
+        await node.log.create_streams(TOPIC, first_partition=0, streams=[1])
+        began_ms = clock.now_ms()
+        outcome = await node.log.append([1], [batch(b"a")], deadline_s=world.soon())
+        assert outcome.verdicts == [Verdict.ACCEPTED]
+        assert len(aging.asked) == 5
+        assert aging.asked[0] == aging.asked[1]
+        assert aging.asked[2] == aging.asked[3]
+        places = [parse_object_key(key) for key, _ in aging.asked]
+        times_ms = [wal_id_time_ms(place.wal_id) - began_ms for place in places if place]
+        assert times_ms == [0, 0, half_ms + 1, half_ms + 1, 2 * half_ms + 2]
+        assert await wal_keys(world) == {aging.asked[4][0]}
+        assert values(await read(world, node, 1, 0)) == [(0, b"a")]
+
+    run(scenario)

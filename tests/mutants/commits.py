@@ -1,4 +1,4 @@
-"""Bugs on the way of batches into records: their limits, and what waiters hear."""
+"""Bugs on the way of batches into records: their limits, what waiters hear, ids that grow old."""
 
 from tests.mutants.plant import Plant, plant
 
@@ -67,6 +67,27 @@ PLANTS: tuple[Plant, ...] = (
         "log/buffer.py",
         "    alike = len(unknown) in (0, len(failures))\n",
         "    alike = True\n",
+        tests=OF_COMMIT,
+    ),
+    plant(
+        "an id is renewed at the end of its life",
+        "log/commit.py",
+        "        if age_ms > self._options.orphan_ttl_ms / 2:\n",
+        "        if age_ms > self._options.orphan_ttl_ms:\n",
+        tests=OF_COMMIT,
+    ),
+    plant(
+        "an id is never renewed",
+        "log/commit.py",
+        "                self._renew_id(closed)\n",
+        "",
+        tests=OF_COMMIT,
+    ),
+    plant(
+        "an id is renewed at every put",
+        "log/commit.py",
+        "        if age_ms > self._options.orphan_ttl_ms / 2:\n",
+        "        if age_ms >= 0:\n",
         tests=OF_COMMIT,
     ),
 )
