@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from tests.compaction.pipeline_world import NAMESPACE
 from tests.compaction.sweep_place import GRACE_MS, SweepPlace, run
@@ -11,6 +12,8 @@ from tests.compaction.sweep_place import GRACE_MS, SweepPlace, run
 from lakelog.catalog.port import CatalogLimits, TableName
 from lakelog.catalog.tables import builtin_tables
 from lakelog.compaction.journal import task_key
+from lakelog.domain.milestone import Timeline
+from lakelog.meta import keys
 from lakelog.meta.port import Session
 from lakelog.model.failures import Conflict, OutcomeUnknown, Unavailable
 from lakelog.objects.port import ObjectInfo
@@ -156,6 +159,23 @@ def test_a_second_pass_within_the_grace_deletes_nothing() -> None:
         assert (await place.files_sweeper().sweep_once()).deleted == 0  # another begins anew
         place.later.ahead_ms += 60_000
         assert (await sweeper.sweep_once()).deleted == 1
+
+    run(scenario)
+
+
+def test_no_file_is_deleted_while_lost_metadata_may_be_saved() -> None:
+    """A5: files that only the lost part of a log named look like garbage."""
+
+    async def scenario(place: SweepPlace) -> None:
+        await place.guard.put("compaction/v1/topic=old/partition=0/9-1-1-a.kfs", [b"x"])
+        lost = Timeline(number=2, sweep_after_ms=place.later.now_ms() + 2 * GRACE_MS)
+        await place.meta.put(keys.timeline(3), msgspec.json.encode(lost))
+        sweeper = place.files_sweeper()
+        for _ in range(2):
+            with pytest.raises(Unavailable, match="nothing is swept before"):
+                await sweeper.sweep_once()
+            place.later.ahead_ms += GRACE_MS
+        assert (await sweeper.sweep_once()).suspects == 1
 
     run(scenario)
 

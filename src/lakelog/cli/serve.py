@@ -33,6 +33,7 @@ FLAGS = {
     "data": "broker.data",
     "broker_id": "broker.id",
     "zone": "broker.zone",
+    "accept_lost_metadata": "domain.accept_lost_metadata",
 }
 
 
@@ -50,6 +51,12 @@ def broker_options(command: Callable[Parameters, Result]) -> Callable[Parameters
             envvar="LAKELOG_CONFIG",
             show_envvar=True,
             help="A TOML file.",
+        ),
+        click.option(
+            "--accept-lost-metadata",
+            is_flag=True,
+            default=None,
+            help="Start although the metadata is older than the objects: for this start only.",
         ),
         click.option("--zone", help="The zone this broker is in."),
         click.option("--broker-id", help="This broker's number in the cluster.  [default: 1]"),

@@ -3,8 +3,9 @@
 A pass looks in the order that `lakelog.compaction.garbage` relies on: list, task records, tables,
 topics and index, each after the other. What it finds without a name is deleted when it had none in
 two passes one grace apart (rule 19), which protects readers; the suspects are in the memory of
-this object, and a new process begins anew. No clock but a monotonic one is asked: nothing is
-deleted by its age. Any number of sweepers may run beside each other and beside everything else.
+this object, and a new process begins anew. Nothing is deleted by its age; the wall clock is asked
+only whether the time to save lost files is over. Any number of sweepers may run beside each other
+and beside everything else.
 
 Metadata that a commit under way may have written is deleted after the table got another token: by
 whatever happened to it, or, when nothing does, by a move (C5). A move that the sweeper makes lets
@@ -48,9 +49,10 @@ from lakelog.compaction.journal import TASKS
 from lakelog.compaction.ports import LogIndex
 from lakelog.compaction.records import TaskRecords
 from lakelog.compaction.waits import reading, writing
+from lakelog.domain.milestone import sweep_after_ms, when
 from lakelog.meta import keys
 from lakelog.meta.port import MetadataStore
-from lakelog.model.failures import Conflict, Corrupt, Failure, NotFound
+from lakelog.model.failures import Conflict, Corrupt, Failure, NotFound, Unavailable
 from lakelog.objects.port import ObjectStore
 from lakelog.streams.columns import Int64s
 from lakelog.telemetry import event
@@ -136,6 +138,10 @@ class FileSweeper:
     async def sweep_once(self) -> SweepReport:
         """One pass; it raises what kept records or index from being read, and deletes nothing."""
         self._problems = []
+        after_ms = await reading(sweep_after_ms(self._meta), limit_s=self._options.records_s)
+        if self._clock.now_ms() < after_ms:
+            # A5: files that only the lost part of a log or table named look like garbage from here.
+            raise Unavailable(f"metadata was lost: nothing is swept before {when(after_ms)}")
         once_named = {name: known.named for name, known in self._known.items()}
         listing = await self._list()
         data = await self._unrecorded(listing.data)

@@ -19,6 +19,18 @@ class DomainOptions:
     archive_ms: int = 7 * 24 * 3600 * 1000
     """How long trimmed records stay readable as objects: for audits and repairs."""
 
+    milestone_ms: int = 10_000
+    """How often the object store is told how far the log has reached, while it grows: an older
+    copy of the metadata that lacks more than this is noticed (A5)."""
+
+    accept_lost_metadata: bool = False
+    """Start although the metadata store lost what it had acknowledged. For one start, not for a
+    file: it says yes to every loss."""
+
+    rescue_ms: int = 24 * 3600 * 1000
+    """After a loss was accepted nothing is swept for so long: what only the lost part named can
+    still be saved."""
+
     clock_skew_max_ms: int = 60_000
     """How far our clock may be from the object store's when something is deleted by its age."""
 

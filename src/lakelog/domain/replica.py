@@ -7,6 +7,7 @@ a record that cannot be understood stops this domain and nothing else (11).
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,8 +17,10 @@ from lakelog.clock import Clock, Tasks
 from lakelog.domain.envelope import Record, Stamp, decode_record, encode_record
 from lakelog.domain.events import Event, Genesis, Hello
 from lakelog.domain.machine import apply_record
+from lakelog.domain.milestone import Milestones, Timeline
 from lakelog.domain.options import DomainOptions
 from lakelog.domain.outcomes import Applied, Outcome
+from lakelog.domain.start_check import StartCheck
 from lakelog.domain.state import LEVEL_MAX, DomainState
 from lakelog.domain.vault import Diverged, Vault
 from lakelog.domain.writer import Hole, Writer
@@ -39,6 +42,8 @@ from lakelog.telemetry import event
 _log = logging.getLogger("lakelog.domain")
 _FOUNDER: Final = "genesis"
 _NEVER: Final = float("-inf")
+_LAST_MARK_S: Final = 2.0
+"""How long the last milestone of a broker that stops may take; the one before stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,7 @@ class Replica:
     ) -> None:
         self.identity = identity
         self.state = DomainState()
+        self.timeline = Timeline()
         self.stopped: str | None = None
         self.listeners: list[Callable[[Applied], None]] = []
         self.on_reload: list[Callable[[], None]] = []
@@ -76,6 +82,11 @@ class Replica:
         self._options = options
         self._log = store.log(keys.domain_log(identity.domain))
         self._vault = Vault(store, objects, domain=identity.domain, options=options)
+        domain, name = identity.domain, identity.writer
+        self._milestones = Milestones(objects, self._log, clock, domain=domain, writer=name)
+        self._start_check: StartCheck | None = StartCheck(
+            store, objects, self._milestones, clock, options, domain=domain
+        )
         self._writer = Writer(self._log, self, clock, name=identity.writer, options=options)
         self._tasks = Tasks()
         self._serving = False
@@ -90,12 +101,18 @@ class Replica:
 
     async def start(self, *, found: bool) -> None:
         """Load the state, win an incarnation and say Hello; `found` allows to begin a new log."""
-        await self._check_not_back()
+        check = self._start_check
+        assert check is not None, "a replica starts once"
+        await check.look(self._vault)
         if await self._vault.pointer() is None and (await self._log.read(after=0)).end == 0:
+            await check.judge(DomainState())  # before anything is written
             await self._found(allowed=found)
         self._tasks.spawn(self._writer.run(), name="domain writer")
         await self._be_born()
-        await self._mark()
+        self._start_check = None
+        await self._milestones.try_put(self._marked())
+        marking = self._milestones.keep(self._marked, every_ms=self._options.milestone_ms)
+        self._tasks.spawn(marking, name="domain milestones")
         self._tasks.spawn(self._tail(), name="domain tail")
         self._tasks.spawn(self._save_checkpoints(), name="domain checkpoints")
 
@@ -105,6 +122,9 @@ class Replica:
 
     async def close(self) -> None:
         """Stop following and writing; what was not applied ends as unknown."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_MARK_S):
+                await self._milestones.try_put(self._marked())
         self._serving = False
         self._writer.end("the broker is stopping")
         await self._tasks.close()
@@ -145,6 +165,10 @@ class Replica:
             if self._next_proof is None:
                 self._next_proof = self._tasks.spawn(self._prove_next(), name="domain proof")
             await asyncio.shield(self._next_proof)
+
+    async def mark(self) -> None:
+        """Leave a milestone of what is applied now; raises `Unavailable` or `OutcomeUnknown`."""
+        await self._milestones.put(self.state, self.timeline)
 
     async def catch_up(self) -> None:
         """Read the log to its end and apply what is new."""
@@ -279,25 +303,8 @@ class Replica:
     def _is_stale(self, limit_s: float) -> bool:
         return self._clock.monotonic_s() - self._proved_s > limit_s
 
-    async def _check_not_back(self) -> None:
-        """A5 at start: the object store remembers how far the log once reached.
-
-        The traces are read before the log's end, which can only have grown meanwhile.
-        """
-        reached = await self._vault.highest_trace()
-        end = (await self._log.read(after=0)).end
-        if reached > end:
-            raise Refused(
-                f"the log of domain {self.identity.domain} ends at {end}, but it once reached"
-                f" {reached}: the metadata store went back in time (an old copy?). Restore the"
-                " newest one; going on would give the same offsets to other records"
-            )
-
-    async def _mark(self) -> None:
-        try:
-            await self._vault.mark(self.state.position)
-        except (Unavailable, OutcomeUnknown) as error:
-            event(_log, "milestone_failed", logging.WARNING, reason=repr(error))
+    def _marked(self) -> tuple[DomainState, Timeline] | None:
+        return (self.state, self.timeline) if self._serving else None
 
     async def _be_born(self) -> None:
         """Load, catch up, and serve once our own Hello is applied (rule 8)."""
@@ -306,6 +313,8 @@ class Replica:
                 self._check_name()
                 incarnation = await self._win_incarnation()
                 await self._load()
+                if self._start_check is not None:
+                    self.timeline = await self._start_check.judge(self.state)
                 self._check_name()
                 self._writer.begin(incarnation)
                 await self._writer.submit(Hello(LEVEL_MAX))
@@ -331,7 +340,8 @@ class Replica:
         try:
             loaded = await self._vault.load() or DomainState()
         except (Corrupt, NotFound) as error:
-            raise Refused(str(error)) from error
+            reason, check = Refused(str(error)), self._start_check
+            raise (reason if check is None else await check.explained(reason)) from error
         self._fenced = False
         # What was applied further is as good, and nobody must see the past (K1).
         if loaded.position > self.state.position:
@@ -376,7 +386,10 @@ class Replica:
                 continue
             try:
                 await self._vault.save(frozen)
-                await self._vault.tidy(now_ms=self._clock.now_ms())
+                await self._milestones.try_put(self._marked())
+                now_ms = self._clock.now_ms()
+                if now_ms >= self.timeline.sweep_after_ms:  # a lost checkpoint may save a lot
+                    await self._vault.tidy(now_ms=now_ms)
             except Diverged as error:
                 self._stop(str(error))
             except (Unavailable, OutcomeUnknown, NotFound, Corrupt) as error:

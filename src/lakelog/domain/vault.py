@@ -118,12 +118,10 @@ class Vault:
         if self._last is before:
             self._last = manifest
 
-    async def mark(self, position: int) -> None:
-        """Leave a trace in the object store that the log reached this position."""
-        await self._objects.put(f"{self._root}/{position:020d}.milestone", [b"reached"])
-
     async def highest_trace(self) -> int:
-        """The greatest position that a checkpoint or a milestone was written at, 0 for none."""
+        """The greatest position that a checkpoint was written at, or that an earlier version noted
+        at a start; 0 for none.
+        """
         positions = [0]
         async for info in self._objects.list(f"{self._root}/"):
             name = info.key.removeprefix(f"{self._root}/")

@@ -17,12 +17,16 @@ BROKER_CONFIGS: Final = f"{ROOT}/broker-configs"
 GROUP_CONFIGS: Final = f"{ROOT}/group-configs/"
 GROUP_CONFIGS_REVISION: Final = f"{ROOT}/group-configs-revision"
 BROKERS: Final = f"{ROOT}/brokers/"
+DOMAINS: Final = f"{ROOT}/domains/"
 TABLES: Final = f"{ROOT}/tables/"
 SNAPSHOTS: Final = f"{ROOT}/snapshots/"
 SNAPSHOT_PAGES: Final = f"{ROOT}/snapshot-pages/"
 PIPELINE_TOKEN: Final = f"{ROOT}/pipeline-token"
 NEXT_STREAM: Final = f"{ROOT}/counters/streams"
 NEXT_PRODUCER: Final = f"{ROOT}/counters/producers"
+
+TIMELINE: Final = "/timeline"
+"""What the key of a domain's timeline ends with."""
 
 _HASH_BYTES: Final = 20
 _PAGE_DIGITS: Final = 10
@@ -85,9 +89,14 @@ def incarnation(writer: str) -> str:
 
 def domain_log(domain: int) -> str:
     """The log of a domain."""
-    return f"{ROOT}/domains/{domain}/log"
+    return f"{DOMAINS}{domain}/log"
 
 
 def checkpoint(domain: int) -> str:
     """The pointer to the newest checkpoint of a domain."""
-    return f"{ROOT}/domains/{domain}/checkpoint"
+    return f"{DOMAINS}{domain}/checkpoint"
+
+
+def timeline(domain: int) -> str:
+    """The key that says which history of a domain this is; absent before a loss was accepted."""
+    return f"{DOMAINS}{domain}{TIMELINE}"
