@@ -120,6 +120,13 @@ class Metrics:
         self.offset_commits = self._count("lakelog_offset_commits", "Offsets committed")
         self.groups = Levels("lakelog_groups", "Groups by state", ("protocol", "state"))
         self.registry.register(self.groups)
+        self.group_limits = Levels(
+            "lakelog_group_limits", "What groups hold and may hold", ("what", "kind")
+        )
+        self.registry.register(self.group_limits)
+        self.group_refusals = self._count(
+            "lakelog_group_refusals", "Requests refused because groups hold too much"
+        )
         made: dict[str, Any] = {"registry": self.registry}
         self.connections = Gauge("lakelog_connections", "Open client connections", **made)
         self.position = Gauge("lakelog_domain_position", "Applied position", ["domain"], **made)

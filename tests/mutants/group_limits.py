@@ -7,6 +7,7 @@ WATCH = (
     "tests/coordinator/test_sessions.py",
     "tests/coordinator/test_stalls.py",
 )
+HELD = ("tests/coordinator/test_budget.py",)
 LARGE = ("tests/domain/test_group_parts.py", "tests/coordinator/test_large_events.py")
 
 TIME: tuple[Plant, ...] = (
@@ -95,4 +96,35 @@ COMMITS: tuple[Plant, ...] = (
     ),
 )
 
-PLANTS: tuple[Plant, ...] = TIME + PARTS + COMMITS
+BUDGET: tuple[Plant, ...] = (
+    plant(
+        "there may be any number of groups",
+        "coordinator/budget.py",
+        "if group_id not in table.groups and self._count() >= options.groups_max:",
+        "if False:",
+        tests=HELD,
+    ),
+    plant(
+        "committed offsets do not count",
+        "coordinator/budget.py",
+        "return self._groups_bytes + sum(table.offset_bytes for table in self._tables())",
+        "return self._groups_bytes",
+        tests=HELD,
+    ),
+    plant(
+        "offsets of a deleted group count on",
+        "groups/table.py",
+        "            self._count_bytes(group_id, -self.offset_bytes_of(group_id))\n",
+        "",
+        tests=HELD,
+    ),
+    plant(
+        "a full group refuses its own members",
+        "coordinator/budget.py",
+        "        if added_bytes <= 0:\n            return None\n",
+        "",
+        tests=HELD,
+    ),
+)
+
+PLANTS: tuple[Plant, ...] = TIME + PARTS + COMMITS + BUDGET

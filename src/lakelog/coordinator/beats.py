@@ -157,6 +157,8 @@ def _beaten(heard: Heard) -> Beaten:
         return heard
     if heard is ErrorCode.UNKNOWN_SERVER_ERROR:
         return Beaten(heard, "The request is larger than an event of a group may be.")
+    if heard is ErrorCode.GROUP_MAX_SIZE_REACHED:
+        return Beaten(heard, "The groups of this cluster hold as much as they may.")
     return _UNAVAILABLE
 
 

@@ -8,6 +8,7 @@ cannot be reached and 16 while the broker goes away.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final
 
 from lakelog.clock import Clock, Entropy, Tasks
@@ -20,6 +21,7 @@ from lakelog.coordinator.asks import (
     minted_consumer,
 )
 from lakelog.coordinator.beats import Beats
+from lakelog.coordinator.budget import Budget
 from lakelog.coordinator.commits import Commits
 from lakelog.coordinator.desk import Desk
 from lakelog.coordinator.members import Members
@@ -72,6 +74,10 @@ class Coordinator:
         self.registered: Registered = _nobody
         """The names under which the brokers that have a session write."""
         self._desks = [Desk(replica, brokers, clock, entropy, options) for replica in replicas]
+        self._budget = Budget(self.tables, clock, options, metrics)
+        for desk in self._desks:
+            desk.hearers.append(self._budget.see)
+            desk.outbox.refusal = partial(_refusal_of, self._budget, desk)
         self._parking = Parking(self._group)
         self._watches = [
             Watch(
@@ -251,6 +257,10 @@ class Coordinator:
         while True:
             await asyncio.sleep(ISSUED_CHECK_S)
             self._members.issued.expire(self._clock.monotonic_s())
+
+
+def _refusal_of(budget: Budget, desk: Desk, event: GroupEvent) -> ErrorCode | None:
+    return budget.refusal(event, desk.table)
 
 
 async def _nobody() -> Sequence[str]:

@@ -61,6 +61,16 @@ class GroupOptions:
     sync_bytes_max: int = 8 << 20
     """The greatest assignment of a whole group, and the greatest event of any other kind."""
 
+    groups_max: int = 100_000
+    """How many groups there may be. Kafka has no such limit; every broker here holds all of them,
+    and a group of an invented name stays until its offsets expire."""
+
+    group_bytes_max: int = 64 << 20
+    """What one group with its committed offsets may take in the memory of a broker, about."""
+
+    groups_bytes_max: int = 512 << 20
+    """What all groups together may take in the memory of a broker, about."""
+
     def __post_init__(self) -> None:
         for name in _AT_LEAST_ONE:
             if getattr(self, name) < 1:
@@ -88,6 +98,9 @@ _AT_LEAST_ONE: Final = (
     "request_timeout_ms",
     "sync_part_bytes_max",
     "sync_bytes_max",
+    "groups_max",
+    "group_bytes_max",
+    "groups_bytes_max",
 )
 _NOT_NEGATIVE: Final = (
     "initial_rebalance_delay_ms",

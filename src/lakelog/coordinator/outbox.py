@@ -2,8 +2,9 @@
 
 An event takes its place in the log's queue before `send` returns (K11). Whoever sent it hears the
 outcome of `apply`, or a code: 15 when the outcome is not known or takes too long, -1 when the event
-is larger than any may be. One that is larger than a record goes in parts, and is seen as a whole
-with the last of them (K10). Nothing raises for the world's faults.
+is larger than any may be, 81 or 28 when groups hold too much already. One that is larger than a
+record goes in parts, and is seen as a whole with the last of them (K10). Nothing raises for the
+world's faults.
 """
 
 import asyncio
@@ -60,6 +61,8 @@ class Outbox:
     ) -> None:
         self.lacks_level = asyncio.Event()
         """Set when an event could not be written because the domain does not know parts yet."""
+        self.refusal: Callable[[GroupEvent], ErrorCode | None] = lambda _: None
+        """The code for an event that may not be written, because groups hold too much."""
         self._replica = replica
         self._clock = clock
         self._entropy = entropy
@@ -76,6 +79,10 @@ class Outbox:
     ) -> "asyncio.Future[AnswerT]":
         """The same; the answer is what `finish` makes of what is heard."""
         answer: asyncio.Future[AnswerT] = asyncio.get_running_loop().create_future()
+        code = self.refusal(event)
+        if code is not None:
+            answer.set_result(finish(code))
+            return answer
         try:
             outcomes = self._submit(event)
         except EventTooLarge:

@@ -45,6 +45,7 @@ BATCH_S: Final = 0.1
 
 _log = logging.getLogger("lakelog.coordinator")
 _TAKEN_IN: Final = Judged(ErrorCode.NONE)
+_TOO_LARGE: Final = frozenset({ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.GROUP_MAX_SIZE_REACHED})
 
 
 class Owner:
@@ -189,7 +190,7 @@ class Owner:
         """After what pause to look at the group again, by what became of what we said."""
         if all(one == _TAKEN_IN for one in heard):
             return 0.0  # topics may have changed while the target was made
-        if ErrorCode.UNKNOWN_SERVER_ERROR in heard:
+        if _TOO_LARGE.intersection(one for one in heard if isinstance(one, ErrorCode)):
             event(_log, "target_too_large", logging.ERROR, group=group_id)
             self._targeted_s[group_id] = self._clock.monotonic_s()
             return self._options.patterns_refresh_ms / 1000

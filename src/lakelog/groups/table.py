@@ -12,6 +12,7 @@ from lakelog.groups.events import CommitOffsets, DeleteOffsets, ExpireOffsets, G
 from lakelog.groups.outcomes import GroupOutcome, Judged, OffsetsDeleted
 from lakelog.groups.placement import group_hash
 from lakelog.groups.routing import judge, subscribed
+from lakelog.groups.sizes import OFFSET_BYTES
 from lakelog.groups.state import CommittedOffset, Group
 from lakelog.model.errors import ErrorCode
 
@@ -30,7 +31,7 @@ def bucket_of(group_id: str) -> int:
 class GroupTable:
     """The groups of one domain."""
 
-    __slots__ = ("_changed", "_own", "groups", "offsets")
+    __slots__ = ("_changed", "_offset_bytes", "_own", "groups", "offset_bytes", "offsets")
 
     def __init__(self) -> None:
         self.groups: dict[str, Group] = {}
@@ -38,6 +39,9 @@ class GroupTable:
         self._own: set[str] = set()
         """The groups whose offsets no frozen copy shares."""
         self._changed: dict[int, int] = {}
+        self._offset_bytes: dict[str, int] = {}
+        self.offset_bytes = 0
+        """What all committed offsets take in memory, by estimate; `apply` does not look at it."""
 
     def apply(self, event: GroupEvent, *, position: int) -> GroupOutcome:
         """Take in the event of the record at this position and say what became of it."""
@@ -56,6 +60,7 @@ class GroupTable:
         if after is None:
             del self.groups[group_id]
             self.offsets.pop(group_id, None)
+            self._count_bytes(group_id, -self.offset_bytes_of(group_id))
         else:
             self.groups[group_id] = after
         self._touch(group_id, position)
@@ -73,6 +78,8 @@ class GroupTable:
         made.groups = dict(self.groups)
         made.offsets = dict(self.offsets)
         made._changed = dict(self._changed)
+        made._offset_bytes = dict(self._offset_bytes)
+        made.offset_bytes = self.offset_bytes
         self._own.clear()
         return made
 
@@ -81,6 +88,12 @@ class GroupTable:
         self.groups[group.group_id] = group
         if offsets:
             self.offsets[group.group_id] = offsets
+            texts = sum(len(committed.metadata) for committed in offsets.values())
+            self._count_bytes(group.group_id, OFFSET_BYTES * len(offsets) + texts)
+
+    def offset_bytes_of(self, group_id: str) -> int:
+        """What the committed offsets of a group take in memory, by estimate."""
+        return self._offset_bytes.get(group_id, 0)
 
     def buckets(self) -> list[int]:
         """The buckets that hold a group, ascending."""
@@ -94,10 +107,14 @@ class GroupTable:
         if not event.offsets:
             return
         offsets = self._writable(event.group_id)
+        grown = 0
         for topic, partition, offset, leader_epoch, metadata in event.offsets:
+            before = offsets.get((topic, partition))
+            grown += len(metadata) - (-OFFSET_BYTES if before is None else len(before.metadata))
             offsets[topic, partition] = CommittedOffset(
                 offset, leader_epoch, metadata, event.time_ms, position
             )
+        self._count_bytes(event.group_id, grown)
         self._touch(event.group_id, position)
 
     def _forget(
@@ -126,7 +143,9 @@ class GroupTable:
             return
         offsets = self._writable(group.group_id)
         for place in gone:
-            offsets.pop(place, None)
+            committed = offsets.pop(place, None)
+            if committed is not None:
+                self._count_bytes(group.group_id, -OFFSET_BYTES - len(committed.metadata))
         if not offsets:
             del self.offsets[group.group_id]
         self._touch(group.group_id, position)
@@ -142,6 +161,14 @@ class GroupTable:
             self.offsets[group_id] = dict(self.offsets.get(group_id, ()))
             self._own.add(group_id)
         return self.offsets.setdefault(group_id, {})
+
+    def _count_bytes(self, group_id: str, grown: int) -> None:
+        self.offset_bytes += grown
+        held = self._offset_bytes.get(group_id, 0) + grown
+        if held:
+            self._offset_bytes[group_id] = held
+        else:
+            self._offset_bytes.pop(group_id, None)
 
     def _touch(self, group_id: str, position: int) -> None:
         self._changed[bucket_of(group_id)] = position
