@@ -85,6 +85,19 @@ def test_a_window_names_no_more_files_than_a_record_holds() -> None:
     assert plan_rewrite(columns_of(*[(P, 1)] * 9), options=options) == Window(0, 50, 5, 5)
 
 
+def test_more_files_than_a_partition_keeps_become_few_enough_at_the_least_cost() -> None:
+    options = replace(OPTIONS, files_kept=3)
+    kept = [(P, 400), (P, 150), (P, 60)]
+    assert plan_rewrite(columns_of(*kept), options=options) is None
+    assert plan_rewrite(columns_of(*kept, (P, 20)), options=options) == Window(20, 40, 2, 80)
+    apart = columns_of(*kept, (S, 1), (P, 60), (P, 20))
+    assert plan_rewrite(apart, options=options) is None, "a segment is between them"
+    # Four of these are more than a target file, so that it takes two steps.
+    large = columns_of((P, 400), (P, 200), (P, 450), (P, 130), (P, 400))
+    narrow = replace(options, files_kept=2, bytes_target=1000)
+    assert plan_rewrite(large, options=narrow) == Window(10, 40, 3, 780)
+
+
 _SIZES = st.lists(
     st.one_of(st.integers(1, 30), st.integers(1, 600), st.integers(400, 2000)),
     min_size=30,

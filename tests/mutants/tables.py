@@ -45,4 +45,37 @@ ROWS: tuple[Plant, ...] = (
     ),
 )
 
-PLANTS = ROWS
+OPTIONS = ("tests/pipeline/test_compaction_options.py",)
+
+SIZES: tuple[Plant, ...] = (
+    plant(
+        "small files may be any number",
+        "compaction/rewrite_plan.py",
+        "count = min(high - low - options.files_kept + 1, options.files_max)",
+        "count = 0",
+        tests=OPTIONS,
+    ),
+    plant(
+        "the target size is a constant",
+        "pipeline/run.py",
+        "target = section.target_file_size_bytes",
+        "target = 256 << 20",
+        tests=OPTIONS,
+    ),
+    plant(
+        "old WAL objects wait as long as their topic says",
+        "pipeline/run.py",
+        "object_age_ms_max=section.wal_max_age_ms",
+        "object_age_ms_max=600_000",
+        tests=OPTIONS,
+    ),
+    plant(
+        "the interval is nobody's default",
+        "config/options.py",
+        "lakelog_table_freshness_ms=freshness_ms",
+        "lakelog_table_freshness_ms=60_000",
+        tests=OPTIONS,
+    ),
+)
+
+PLANTS = ROWS + SIZES

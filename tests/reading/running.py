@@ -16,6 +16,7 @@ from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.compaction.inline import InlineEngine
 from lakelog.compaction.options import PipelineOptions
 from lakelog.compaction.plan import PlanOptions
+from lakelog.compaction.ports import TopicView
 from lakelog.compaction.rounds import Pipeline
 from lakelog.config.load import load
 from lakelog.config.options import Options
@@ -123,6 +124,19 @@ class Broker:
             return [[entry.kind for entry in one.entries] for one in placed if one is not None]
         finally:
             await index.close()
+
+    def topics(self) -> Sequence[TopicView]:
+        """The topics as a pipeline sees them."""
+        return self.call(self._topics())
+
+    async def _topics(self) -> Sequence[TopicView]:
+        meta = await open_metadata(self.options.metadata_url(), SystemClock())
+        index = await RemoteIndex.open(meta, SystemClock(), SystemEntropy())
+        try:
+            return await index.topics()
+        finally:
+            await index.close()
+            await meta.close()
 
     def compact(self) -> None:
         """One round of the pipeline over everything."""

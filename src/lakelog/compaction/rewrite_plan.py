@@ -7,6 +7,9 @@ merged when it is at most a target file and
 - at least `GROWTH` times as large as the largest file in it, and
 - of `files_min` files or more, or large enough for a file that is never merged again.
 
+Where a run has more files than a partition may keep (`files_kept`), and these rules take none, the
+smallest window is merged that makes them few enough.
+
 By the first rule each byte moves into a file at least twice as large as the one that it was in, so
 it is rewritten at most log2(target / smallest file) times in its life, whatever files come; where
 they are of one size, windows are of `files_min` files and it is log8. What no rule takes is less
@@ -39,6 +42,9 @@ from lakelog.streams.objects import FileKind, FileName
 GROWTH: Final = 2
 """A file is rewritten only into one so many times as large, at least."""
 
+FILES_MIN: Final = 8
+"""So many files of one size are merged."""
+
 _TRIGGERS: Final = {Target.REWRITE: Trigger.SMALL_FILES, Target.CLEAN: Trigger.DIRTY}
 
 
@@ -46,12 +52,15 @@ _TRIGGERS: Final = {Target.REWRITE: Trigger.SMALL_FILES, Target.CLEAN: Trigger.D
 class RewriteOptions:
     """How many files are too many, and how large one should be."""
 
-    files_min: int = 8
+    files_min: int = FILES_MIN
     bytes_target: int = 256 << 20
     files_max: int = INPUTS_MAX
+    files_kept: int = 100
+    """The most small files next to each other that are left alone."""
 
     def __post_init__(self) -> None:
         assert 2 <= self.files_min <= self.files_max <= INPUTS_MAX, self
+        assert self.files_kept >= 2, self
         assert self.bytes_target > 1, self
 
     @property
@@ -77,8 +86,9 @@ def plan_rewrite(
     options: RewriteOptions,
 ) -> Window | None:
     """The first window of the stream's files that should be one file, None when all is well."""
+    sizes = columns.byte_lengths
     for low, high in _runs(columns, quarantine, options):
-        found = _search(columns.byte_lengths, low, high, options)
+        found = _search(sizes, low, high, options) or _cheapest(sizes, low, high, options)
         if found is not None:
             first, stop = found
             return Window(
@@ -164,4 +174,19 @@ def _search(sizes: Int64s, low: int, high: int, options: RewriteOptions) -> tupl
             return at, stop
         else:
             at = stop
+    return None
+
+
+def _cheapest(
+    sizes: Int64s, low: int, high: int, options: RewriteOptions
+) -> tuple[int, int] | None:
+    """The window that brings the files [low, high) down to those kept and costs the least."""
+    count = min(high - low - options.files_kept + 1, options.files_max)
+    ends = np.concatenate(([0], np.cumsum(sizes[low:high])))
+    while count > 1:  # two fit always: each is less than half of the target
+        totals = ends[count:] - ends[:-count]
+        at = int(totals.argmin())
+        if int(totals[at]) <= options.bytes_target:
+            return low + at, low + at + count
+        count -= 1
     return None

@@ -6,7 +6,7 @@ does. A field's name is its key; its type and default say what it takes.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +29,11 @@ CATALOGS: Final = (BUILTIN, "rest", "sql", "glue")
 _NAMESPACE: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 DRIVER_MEMORY_BYTES_MIN: Final = 512 << 20
 """Spark does not start with less than 450 MiB."""
+FILE_BYTES_MIN: Final = 64 << 10
+FILE_BYTES_MAX: Final = 1 << 30
+"""A file gets twice as large at most, and an object that is put at once must not pass 5 GB."""
+SMALL_FILES_MIN: Final = 2
+"""Of two files one can be made; one file is never too many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +172,27 @@ class PipelineSection:
 
 
 @dataclass(frozen=True, slots=True)
+class CompactionSection:
+    """When WAL objects become files of tables, and how large and how many those are."""
+
+    interval_ms: int = 60_000  # how often a stream is compacted whose topic does not say it itself
+    wal_max_age_ms: int = 600_000  # a WAL object this old is compacted, whatever its topics say
+    target_file_size_bytes: int = 256 << 20
+    parquet_max_files_per_partition: int = 100  # small ones; if there are more, some are merged
+
+    def __post_init__(self) -> None:
+        for name in ("interval_ms", "wal_max_age_ms"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must be 0 or more")
+        if not FILE_BYTES_MIN <= self.target_file_size_bytes <= FILE_BYTES_MAX:
+            raise ValueError(
+                f"target_file_size_bytes must be from {FILE_BYTES_MIN} to {FILE_BYTES_MAX}"
+            )
+        if self.parquet_max_files_per_partition < SMALL_FILES_MIN:
+            raise ValueError(f"parquet_max_files_per_partition must be at least {SMALL_FILES_MIN}")
+
+
+@dataclass(frozen=True, slots=True)
 class FeaturesSection:
     """What can be switched off."""
 
@@ -186,10 +212,16 @@ class Options:
     groups: GroupOptions = field(default_factory=GroupOptions)
     tables: TablesSection = field(default_factory=TablesSection)
     pipeline: PipelineSection = field(default_factory=PipelineSection)
+    compaction: CompactionSection = CompactionSection()
     log: LogOptions = field(default_factory=LogOptions)
     domain: DomainOptions = field(default_factory=DomainOptions)
     server: ServerOptions = field(default_factory=ServerOptions)
     sources: Mapping[str, str] = field(default_factory=dict)  # key -> where its value came from
+
+    def topic_defaults(self) -> TopicDefaults:
+        """What topics get where they do not say themselves."""
+        freshness_ms = self.compaction.interval_ms
+        return replace(self.topics.defaults(), lakelog_table_freshness_ms=freshness_ms)
 
     def metadata_url(self) -> str:
         """The metadata store's URL, with the default filled in."""

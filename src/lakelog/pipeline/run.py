@@ -21,8 +21,10 @@ from lakelog.catalog.tables import builtin_tables, external_tables
 from lakelog.clock import Clock, Entropy, SystemClock, SystemEntropy, Tasks
 from lakelog.compaction.history_upkeep import HistoryUpkeep, HistoryUpkeepOptions
 from lakelog.compaction.options import PipelineOptions
+from lakelog.compaction.plan import PlanOptions
 from lakelog.compaction.ports import LogIndex
 from lakelog.compaction.report import RoundReport
+from lakelog.compaction.rewrite_plan import FILES_MIN, RewriteOptions
 from lakelog.compaction.rounds import Pipeline
 from lakelog.compaction.sweep import FileSweeper, SweepOptions
 from lakelog.compaction.table_retention import RetentionOptions, TableRetention
@@ -76,6 +78,24 @@ def spark_options(options: Options) -> SparkOptions:
     )
 
 
+def compaction_options(options: Options, *, domains: int) -> PipelineOptions:
+    """What the rounds are told; a range is cut at half to twice the size of a target file."""
+    section = options.compaction
+    target = section.target_file_size_bytes
+    few = section.parquet_max_files_per_partition
+    return PipelineOptions(
+        domains=domains,
+        namespace=options.tables.namespace,
+        plan=PlanOptions(
+            object_age_ms_max=section.wal_max_age_ms,
+            bytes_min=target // 2,
+            bytes_target=target,
+            bytes_max=target * 2,
+        ),
+        rewrite=RewriteOptions(bytes_target=target, files_min=min(FILES_MIN, few), files_kept=few),
+    )
+
+
 def check_stores(options: Options) -> None:
     """Raises `Refused` when the stores are of a kind that a pipeline cannot share."""
     if options.metadata_url().startswith("memory:"):
@@ -116,7 +136,7 @@ async def open_pipeline(
             WatchedEngine(engine, watcher),
             clock=clock,
             entropy=entropy,
-            options=PipelineOptions(domains=cluster.domains, namespace=namespace),
+            options=compaction_options(options, domains=cluster.domains),
             scanner=SparkScanner(engine, engine.address),
         )
         stack.push_async_callback(pipeline.close)

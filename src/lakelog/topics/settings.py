@@ -31,6 +31,7 @@ class TopicDefaults:
     retention_bytes: int | None = None
     retention_ms: int | None = None
     lakelog_format: str | None = None
+    lakelog_table_freshness_ms: int | None = None
 
     def configs(self) -> dict[str, str]:
         """The defaults that are set, by the topic's name for them, checked."""
