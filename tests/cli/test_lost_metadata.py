@@ -30,7 +30,7 @@ def create(port: int, name: str) -> None:
     assert asyncio.run(ask()) == 0
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_an_older_copy_is_refused_until_the_loss_is_accepted(tmp_path: Path) -> None:
     data, copy = tmp_path / "data", tmp_path / "copy.db"
     with serving(*NO_HTTP, data=data) as (process, port):
@@ -52,7 +52,7 @@ def test_an_older_copy_is_refused_until_the_loss_is_accepted(tmp_path: Path) -> 
         pass  # killed above, and asked only once
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_kill_at_any_moment_never_makes_the_next_start_refuse(tmp_path: Path) -> None:
     often = (*NO_HTTP, "--set", "domain.milestone_ms=1")
     for seen in ("metadata.db", "objects/probe", "objects/milestone", "metadata.db"):

@@ -96,7 +96,7 @@ async def values(client: Client, topic: bytes, partitions: range) -> dict[int, l
     return found
 
 
-@pytest.mark.slow  # 25,000 partitions are made, written twice and read
+@pytest.mark.proof  # 25,000 partitions are made, written twice and read
 def test_a_request_of_more_batches_than_a_record_takes_is_stored_and_its_repeat_is_known() -> None:
     async def scenario(address: Address) -> None:
         async with await Client.connect(address) as client:
@@ -124,7 +124,7 @@ class DownObjects(MemoryObjectStore):
         await super().put(key, parts)
 
 
-@pytest.mark.slow  # 32,000 batches have to gather before the store is back
+@pytest.mark.proof  # 32,000 batches have to gather before the store is back
 def test_what_gathers_while_the_store_is_down_is_stored_when_it_is_back() -> None:
     async def scenario() -> None:
         world = new_world()
