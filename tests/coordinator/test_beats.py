@@ -112,7 +112,8 @@ def test_members_that_come_in_one_second_share_targets() -> None:
         answers = [await one for one in joins]
         assert {answer.code for answer in answers} == {ErrorCode.NONE}
         await asyncio.sleep(2)
-        assert len(stage.written(Target)) <= 5
+        # About one a second; a join that lands while one is made costs another attempt.
+        assert len(stage.written(Target)) <= 8
         group = broker.consumer()
         assert group.target_epoch == group.epoch
         sizes = {len(share.get(ID, ())) for share in group.target.values()}
