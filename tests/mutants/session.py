@@ -5,6 +5,8 @@ from tests.mutants.plant import Plant, plant
 REBIRTH = ("tests/domain/test_rebirth.py",)
 NAMES = ("tests/topics/test_names_kept.py",)
 KEPT = ("tests/meta/test_sqlite_session.py",)
+LOST = ("tests/meta/test_sqlite_lost.py",)
+LOST_OBJECTS = ("tests/objects/test_local_lost.py",)
 
 HOLD: tuple[Plant, ...] = (
     plant(
@@ -97,4 +99,44 @@ SESSIONS: tuple[Plant, ...] = (
     ),
 )
 
-PLANTS = HOLD + SESSIONS
+FILES: tuple[Plant, ...] = (
+    plant(
+        "what is committed to a lost file is acknowledged",
+        "meta/sqlite_write.py",
+        "outcome if isinstance(outcome, Failure) else unknown for outcome in outcomes",
+        "unknown if isinstance(outcome, OutcomeUnknown) else outcome for outcome in outcomes",
+        tests=LOST,
+    ),
+    plant(
+        "a lost file is not looked for",
+        "meta/sqlite.py",
+        "Writer(connections.writer, connections.files, busy_s=busy_s)",
+        "Writer(connections.writer, busy_s=busy_s)",
+        tests=LOST,
+    ),
+    plant(
+        "another file in the place of a lost one is taken for it",
+        "meta/sqlite_file.py",
+        "        return status.st_ino == self.inode and status.st_dev == self.device\n",
+        "        return bool(status.st_ino)\n",
+        tests=LOST,
+    ),
+    plant(
+        "a lost WAL is not missed",
+        "meta/sqlite_file.py",
+        'for suffix in ("", "-wal", "-shm"))',
+        'for suffix in ("",))',
+        tests=LOST,
+    ),
+    plant(
+        "a put into another directory of that name counts",
+        "objects/local_files.py",
+        "        # A11: after the put, before anybody hears of it: who opens it next finds the"
+        " object.\n"
+        "        self._check_root()\n",
+        "",
+        tests=LOST_OBJECTS,
+    ),
+)
+
+PLANTS = HOLD + SESSIONS + FILES

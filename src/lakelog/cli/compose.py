@@ -185,15 +185,18 @@ async def _serve(
     """Serve until somebody says stop, then drain; raises what fails meanwhile."""
     tasks = Tasks()
     waiting = [tasks.spawn(node.failed(), name="node"), tasks.spawn(stop.wait(), name="stop")]
-    if isinstance(world.store, Mortal):
-        waiting.append(tasks.spawn(world.store.failed(), name="store"))
+    mortal = [store for store in (world.store, world.objects) if isinstance(store, Mortal)]
+    waiting += [tasks.spawn(store.failed(), name="store") for store in mortal]
     if pages is not None:
         waiting.append(tasks.spawn(pages(), name="http"))
     companion = None if beside is None else tasks.spawn(beside(), name="beside")
     try:
         done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
-            task.result()
+            failure = task.exception()
+            if failure is not None:
+                event(log, "failed", logging.ERROR, reason=str(failure))
+                raise failure
         event(log, "stopping")
         if companion is not None:
             companion.cancel()  # it ends while we drain

@@ -76,7 +76,7 @@ class SqliteMetadataStore:
 
     def __init__(self, connections: Connections, clock: Clock, *, busy_s: float) -> None:
         self.clock = clock
-        self._writer = Writer(connections.writer, busy_s=busy_s)
+        self._writer = Writer(connections.writer, connections.files, busy_s=busy_s)
         self._reader = reader = connections.reader
         self._checkpointer = connections.checkpointer
         self._closed = False

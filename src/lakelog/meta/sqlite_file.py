@@ -61,12 +61,37 @@ def connect_file(path: str, busy_s: float) -> sqlite3.Connection:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenedFile:
+    """A file of the database as its name led to it when it was opened."""
+
+    path: str
+    device: int
+    inode: int
+
+    @classmethod
+    def of(cls, path: str) -> "OpenedFile":
+        """The file that has this name now."""
+        status = os.stat(path)
+        return cls(path, status.st_dev, status.st_ino)
+
+    def is_in_place(self) -> bool:
+        """Whether the name still leads to it: who opens it next finds what we write."""
+        try:
+            status = os.stat(self.path)
+        except OSError:
+            return False
+        return status.st_ino == self.inode and status.st_dev == self.device
+
+
+@dataclass(frozen=True, slots=True)
 class Connections:
     """The connections of one process to the file, for one thread each."""
 
     writer: sqlite3.Connection
     reader: sqlite3.Connection
     checkpointer: sqlite3.Connection
+    files: tuple[OpenedFile, ...] = ()
+    """The database, its WAL and its shared memory: what is committed counts while all are there."""
 
     def close(self) -> None:
         """Close all three, the writer last: it tidies the WAL away if nobody else is there."""
@@ -80,6 +105,7 @@ def open_file(path: Path, connect: Connect) -> Connections:
     `Refused` says what is wrong and what to do; in that case nothing was written.
     """
     _judge_place(path)
+    path = path.absolute()
     opened: list[sqlite3.Connection] = []
     try:
         # A journal beside the file is a creation that goes on or was cut off: SQLite finishes it.
@@ -88,13 +114,19 @@ def open_file(path: Path, connect: Connect) -> Connections:
         for prepare in (_prepare_writer, _prepare_reader, _prepare_checkpointer):
             opened.append(connect(str(path), READ_BUSY_S))
             prepare(opened[-1], path)
+        # Only a read makes SQLite open the WAL; both files stay as long as a connection does.
+        opened[0].execute("SELECT value FROM counter").fetchone()
+        files = tuple(OpenedFile.of(f"{path}{suffix}") for suffix in ("", "-wal", "-shm"))
     except BaseException as error:
         for connection in reversed(opened):
             connection.close()
         if isinstance(error, sqlite3.Error):
             raise refusal(path, error) from error
+        if isinstance(error, FileNotFoundError):
+            raise Unavailable(f"{error.filename}: was removed while it was opened") from error
         raise
-    return Connections(*opened)
+    writer, reader, checkpointer = opened
+    return Connections(writer, reader, checkpointer, files)
 
 
 def _prepare_writer(writer: sqlite3.Connection, path: Path) -> None:

@@ -2,7 +2,9 @@
 
 Rules: `Unavailable` is said only where certainly nothing was written (the lock was not had, the
 transaction was rolled back); an error while committing is `OutcomeUnknown` (A8). After a failed
-write or sync of the file nobody knows what the disk holds, so the store is broken for good.
+write or sync of the file nobody knows what the disk holds, so the store is broken for good. So it
+is when the file was removed or replaced: SQLite goes on writing to what has no name any more, and
+nobody would ever find it. That is looked at after each commit, before anybody hears of it.
 """
 
 import sqlite3
@@ -10,7 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeAlias, TypeVar, cast
 
-from lakelog.meta.sqlite_file import primary_code
+from lakelog.meta.sqlite_file import OpenedFile, primary_code
 from lakelog.meta.sqlite_statements import Append
 from lakelog.model.failures import Conflict, Failure, OutcomeUnknown, Unavailable
 
@@ -46,8 +48,11 @@ _BROKEN_CODES: Final = frozenset(
 class Writer:
     """The one connection of this process that writes."""
 
-    def __init__(self, connection: sqlite3.Connection, *, busy_s: float) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, files: Sequence[OpenedFile] = (), *, busy_s: float
+    ) -> None:
         self._connection = connection
+        self._files = files
         self._busy_s = busy_s
         self._pause = threading.Event()
         self.broken: Unavailable | None = None
@@ -57,6 +62,19 @@ class Writer:
         """Make all writes durable together; each has its own outcome."""
         if self.broken is not None:
             return [self.broken] * len(writes)
+        outcomes = self._commit(writes)
+        # A11: the three names cost 9 µs, a commit 200 µs and more (measured on a busy machine).
+        lost = next((file.path for file in self._files if not file.is_in_place()), None)
+        if lost is None:
+            return outcomes
+        self.broken = Unavailable(
+            f"{lost} was removed or replaced while it was in use: stop all brokers that use it and"
+            " put it back from a backup; nothing that was written since has been acknowledged"
+        )
+        unknown = OutcomeUnknown(str(self.broken))
+        return [outcome if isinstance(outcome, Failure) else unknown for outcome in outcomes]
+
+    def _commit(self, writes: Sequence[Write]) -> list[Outcome]:
         if len(writes) == 1 and isinstance(writes[0], Append):
             alone = self._append_alone(writes[0])
             if alone is not None:

@@ -17,7 +17,7 @@ from lakelog.clock import Clock, Entropy
 from lakelog.model.failures import NotFound, Refused, Unavailable
 from lakelog.model.ranges import ByteRange
 from lakelog.objects.confinement import confined, confined_prefix, whole
-from lakelog.objects.local_files import INCOMING, LocalFiles, make_root
+from lakelog.objects.local_files import INCOMING, LocalFiles, RootLost, make_root
 from lakelog.objects.local_reads import ReadTogether
 from lakelog.objects.port import Buffer, ObjectInfo
 
@@ -45,6 +45,8 @@ class LocalObjectStore:
         self._gets = ThreadPoolExecutor(GET_THREADS, thread_name_prefix="lakelog-objects-get")
         self._reads = ReadTogether(self._gets, self._files.read)
         self._closed = False
+        self._lost = asyncio.Event()
+        self._reason = ""
 
     @classmethod
     async def open(
@@ -66,7 +68,17 @@ class LocalObjectStore:
         """Store the parts, one after another, as one object, replacing what is there."""
         confined(key)
         temporary = f"{self._writer}-{next(self._numbers)}"
-        await self._run(self._puts, lambda: self._files.put(key, parts, temporary))
+        try:
+            await self._run(self._puts, lambda: self._files.put(key, parts, temporary))
+        except RootLost as lost:
+            self._reason = str(lost)
+            self._lost.set()
+            raise
+
+    async def failed(self) -> None:
+        """Wait until the directory was seen to be lost, then raise it: the process must end."""
+        await self._lost.wait()
+        raise Unavailable(self._reason)
 
     async def get(self, key: str) -> memoryview:
         """The whole object."""

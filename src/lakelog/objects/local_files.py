@@ -30,6 +30,11 @@ DIRECTORIES_OPEN_MAX: Final = 64
 RENAMES_MAX: Final = 5
 """How often a put makes its directory anew before it gives up."""
 
+
+class RootLost(OutcomeUnknown):
+    """The directory of the objects was removed or replaced: what it held is out of reach."""
+
+
 _FULL_SYNC: Final[int | None] = getattr(fcntl, "F_FULLFSYNC", None)
 """macOS: `fsync` leaves the bytes in the disk's own cache there."""
 
@@ -39,6 +44,7 @@ class LocalFiles:
 
     def __init__(self, root: str) -> None:
         self._root = root
+        self._inode = _inode(root)
         self._incoming = os.path.join(root, INCOMING)
         self._lock = threading.Lock()
         self._directories: OrderedDict[str, _Directory] = OrderedDict()
@@ -51,7 +57,17 @@ class LocalFiles:
             self._place(path, key)
         except OSError as error:
             _remove(path)
+            self._check_root()
             raise Unavailable(_said(self._root, key, error)) from error
+        # A11: after the put, before anybody hears of it: who opens it next finds the object.
+        self._check_root()
+
+    def _check_root(self) -> None:
+        if _inode(self._root) != self._inode:
+            raise RootLost(
+                f"{self._root} was removed or replaced while it was in use: stop all brokers that"
+                " use it and put it back from a backup"
+            )
 
     def _place(self, path: str, key: str) -> None:
         folder, _, name = key.rpartition("/")
@@ -187,6 +203,15 @@ class _Directory:
             self._users -= 1
             if self._users == 0:
                 os.close(self._descriptor)
+
+
+def _inode(path: str) -> tuple[int, int] | None:
+    """Which file has this name now."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def make_root(root: str) -> None:
