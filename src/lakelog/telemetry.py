@@ -130,6 +130,15 @@ class Metrics:
         made: dict[str, Any] = {"registry": self.registry}
         self.connections = Gauge("lakelog_connections", "Open client connections", **made)
         self.position = Gauge("lakelog_domain_position", "Applied position", ["domain"], **made)
+        self.producers = Gauge(
+            "lakelog_producers", "Partitions that idempotent producers wrote to", ["domain"], **made
+        )
+        self.producer_bytes = Gauge(
+            "lakelog_producer_bytes", "What is remembered of producers", ["domain"], **made
+        )
+        self.producer_bytes_max = Gauge(
+            "lakelog_producer_bytes_max", "The most that may be remembered", ["domain"], **made
+        )
         self.unavailable = Counter(
             "lakelog_unavailable", "Failures of a store, by store", ["store"], **made
         )

@@ -19,6 +19,7 @@ from lakelog.broker.fetch_sessions import FetchSessions
 from lakelog.clock import SeededEntropy
 from lakelog.domain.events import Commit, Drop
 from lakelog.domain.outcomes import Committed, Trimmed, Verdict
+from lakelog.log.producer_budget import producer_facts
 from lakelog.log.values import (
     Appended,
     Fetched,
@@ -85,6 +86,7 @@ class MemoryLog:
         self.proved_s = 0.0
         self.reads = 0
         self.no_room: Failure | None = None
+        self.producers_full = False
         self.read_failure: Failure | None = None
         self.damaged: set[int] = set()
 
@@ -92,6 +94,10 @@ class MemoryLog:
 
     def facts(self, stream: int) -> StreamFacts | None:
         return self.domain.state.streams.facts(stream)
+
+    def takes_producer(self, stream: int, producer: int) -> bool:
+        row = self.domain.state.streams.row_of[stream]
+        return not self.producers_full or self.domain.state.producers.row(row, producer) >= 0
 
     def check_fresh(self, stream: int) -> None:
         if self.stale:
@@ -164,21 +170,7 @@ class MemoryLog:
         return max(self._timed(stream), key=lambda one: one.timestamp_ms, default=None)
 
     def producers(self, stream: int) -> list[ProducerFacts]:
-        table = self.domain.state.producers
-        row = self.domain.state.streams.row_of[stream]
-        made = []
-        for at in table.of_stream(row).tolist():
-            columns, windows = table.columns.arrays, table.windows.arrays
-            newest = int(columns["newest"][at])
-            made.append(
-                ProducerFacts(
-                    int(columns["producer"][at]),
-                    int(columns["epoch"][at]),
-                    (int(columns["next"][at]) - 1) % (1 << 31),
-                    int(windows["timestamp_ms"][at, newest]),
-                )
-            )
-        return made
+        return producer_facts(self.domain.state, stream)
 
     async def trim(self, offsets: Mapping[int, int]) -> dict[int, int]:
         (outcome,) = self.domain.add(trim_of(dict(offsets))).outcomes

@@ -161,6 +161,19 @@ def test_while_the_ids_cannot_be_asked_for_the_producer_tries_again() -> None:
     assert produced_codes(produced(stage, sent)) == [19]
 
 
+@pytest.mark.parametrize("others", [0, 1])
+def test_without_room_for_producers_a_new_one_tries_again_and_known_ones_go_on(others: int) -> None:
+    stage = Stage()
+    stage.topic("t", 2)
+    more = [(1, batch())] * others
+    produced(stage, produce(("t", [(0, idempotent(7, 0, 0))])))
+    stage.log.producers_full = True
+    for producer, sequence, code in ((8, 0, 19), (7, 1, 0)):
+        sent = produce(("t", [(0, idempotent(producer, 0, sequence)), *more]))
+        assert produced_codes(produced(stage, sent)) == [code] + [0] * others
+    assert len(stage.log.domain.state.producers) == 1
+
+
 def test_with_idempotence_off_a_batch_with_a_producer_id_is_refused() -> None:
     stage = Stage()
     stage.topic("t", 2)

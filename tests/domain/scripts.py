@@ -193,8 +193,8 @@ def _note(model: Model, command: Other) -> Event:
             return ExpireProducers(model.horizon_ms + 10 - amount)
         case Other(what="expire-writes", b=amount):
             return ExpireWrites(model.horizon_ms + 10 - amount)
-        case Other(what="upgrade"):
-            return Upgrade(2)
+        case Other(what="upgrade", b=amount):
+            return Upgrade(2 + amount % 2)
         case _:
             return Barrier()
 

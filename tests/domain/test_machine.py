@@ -15,6 +15,7 @@ from tests.domain.build import (
 from tests.domain.dump import dump_state
 
 from lakelog.domain import judge as judge_module
+from lakelog.domain import state as state_module
 from lakelog.domain.envelope import Record, Stamp, encode_record
 from lakelog.domain.events import (
     Barrier,
@@ -30,7 +31,6 @@ from lakelog.domain.machine import apply
 from lakelog.domain.outcomes import Done, Ignored, Swapped, Trimmed, Verdict
 from lakelog.domain.state import LEVEL_MAX, DomainState
 from lakelog.model.failures import Corrupt
-from lakelog.streams import producers as producers_module
 from lakelog.streams.objects import FileKind, FileName, WalName, digest
 
 SEQUENCE_LAST = 2**31 - 1
@@ -228,12 +228,28 @@ def test_an_unknown_producer_begins_at_zero_unless_it_may_have_expired() -> None
 def test_a_full_table_refuses_new_producers_and_serves_the_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(producers_module, "PRODUCERS_MAX", 1)
+    monkeypatch.setattr(state_module, "PRODUCERS_MAX_BEFORE", 1)
     domain = Domain(1)
     domain.commit(idempotent(1, 0, producer=1))
     full = domain.commit(idempotent(1, 0, producer=2))
     assert verdicts(full) == [Verdict.PRODUCERS_FULL]
     assert verdicts(domain.commit(idempotent(1, 1, producer=1))) == [Verdict.ACCEPTED]
+
+
+def test_from_level_3_on_there_is_room_for_more_producers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_module, "PRODUCERS_MAX_BEFORE", 1)
+    monkeypatch.setattr(state_module, "PRODUCERS_MAX", 2)
+    domain = Domain(1)
+    domain.add(Upgrade(2))
+    sent = [idempotent(1, 0, producer=number) for number in range(3)]
+    two_are_too_many = [Verdict.ACCEPTED, Verdict.PRODUCERS_FULL]
+    assert verdicts(domain.commit(*sent[:2])) == two_are_too_many
+    domain.add(Upgrade(3))
+    assert verdicts(domain.commit(*sent[1:])) == two_are_too_many
+
+
+def test_the_rooms_for_producers_are_those_of_their_levels_for_ever() -> None:
+    assert (state_module.PRODUCERS_MAX_BEFORE, state_module.PRODUCERS_MAX) == (200_000, 8_000_000)
 
 
 def test_many_batches_are_judged_like_few() -> None:

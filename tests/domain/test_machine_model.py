@@ -13,6 +13,7 @@ from tests.domain.scripts import Step, Upkeep, Write, record_of, scripts
 from tests.profiles import examples
 
 from lakelog.domain import judge as judge_module
+from lakelog.domain import state as state_module
 from lakelog.domain import writes as writes_module
 from lakelog.domain.envelope import Record, Stamp, encode_record
 from lakelog.domain.events import Genesis, Hello
@@ -29,7 +30,6 @@ from lakelog.domain.outcomes import (
 )
 from lakelog.domain.state import DomainState
 from lakelog.streams import index as index_module
-from lakelog.streams import producers as producers_module
 
 
 class Pair:
@@ -109,7 +109,8 @@ def run(
         patch.setattr(index_module, "DEAD_ROWS_MIN", 3)
         patch.setattr(index_module, "TAIL_STEPS_MAX", 2)
         patch.setattr(judge_module, "FEW_BATCHES", few)
-        patch.setattr(producers_module, "PRODUCERS_MAX", producers_max)
+        patch.setattr(state_module, "PRODUCERS_MAX_BEFORE", producers_max)
+        patch.setattr(state_module, "PRODUCERS_MAX", producers_max + 2)
         patch.setattr(writes_module, "APPLICATIONS_MAX", applications_max)
         pair = Pair(producers_max=producers_max, applications_max=applications_max)
         for step in script:

@@ -3,6 +3,7 @@
 from tests.mutants.plant import Plant, plant
 
 MACHINE = ("tests/domain/test_machine.py",)
+BUDGET = ("tests/log/test_producer_budget.py",)
 
 PLANTS: tuple[Plant, ...] = (
     plant(
@@ -25,5 +26,26 @@ PLANTS: tuple[Plant, ...] = (
         "if self._read_answered <= begun_before:",
         "if self._reads_begun <= begun_before:",
         tests=("tests/topics/test_producer_ids.py",),
+    ),
+    plant(
+        "the level of a domain does not bound its producers",
+        "domain/state.py",
+        "return PRODUCERS_MAX if self.level >= PRODUCERS_LEVEL else PRODUCERS_MAX_BEFORE",
+        "return PRODUCERS_MAX",
+        tests=MACHINE,
+    ),
+    plant(
+        "a full table refuses producers it knows",
+        "log/producer_budget.py",
+        "return row is None or state.producers.row(row, producer) != NONE",
+        "return row is None",
+        tests=BUDGET,
+    ),
+    plant(
+        "nobody is let go before the time",
+        "log/producer_budget.py",
+        "await replica.submit(ExpireProducers(cutoff_ms))",
+        "pass",
+        tests=BUDGET,
     ),
 )

@@ -84,6 +84,15 @@ def test_the_greatest_id_that_expired_is_remembered_but_not_one_that_was_dropped
     assert [table.row(0, producer) == NONE for producer in (3, 8, 9)] == [False, True, True]
 
 
+def test_a_cutoff_lets_just_so_many_of_the_oldest_go() -> None:
+    table = ProducerTable()
+    assert table.cutoff_ms(1) == 0
+    for producer, time_ms in enumerate((50, 10, 40, 20, 30)):
+        table.accept(0, producer, 0, batch_of(0), time_ms=time_ms)
+    table.forget([table.row(0, 1)], expired=True)
+    assert [table.cutoff_ms(count) for count in (0, 1, 2, 9)] == [0, 21, 31, 51]
+
+
 def test_a_row_used_again_remembers_nothing_of_its_old_producer() -> None:
     table = ProducerTable()
     for first in range(5):

@@ -108,7 +108,7 @@ def _accepted(
     batch = inspect(data, rules)
     if not isinstance(batch, AcceptedBatch) or batch.transactional:
         return None
-    if not is_admitted(broker, batch):
+    if not is_admitted(broker, stream, batch):
         return None
     return (stream, batch) if broker.log.has_room(len(batch.data)) else None
 

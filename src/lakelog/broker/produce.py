@@ -141,7 +141,7 @@ class _Production:
             batch = await inspect_slowly(data, rules) if is_slow(data) else inspect(data, rules)
             if isinstance(batch, RejectedBatch):
                 self._refuse(row, partition, _rejection(partition.index, batch))
-            elif is_admitted(self.broker, batch):
+            elif is_admitted(self.broker, stream, batch):
                 self._take(row, partition.index, stream, batch)
             else:
                 await self._take_if_admitted(row, partition.index, stream, batch)
@@ -153,7 +153,7 @@ class _Production:
     async def _take_if_admitted(
         self, row: list[PartitionProduceResponse], index: int, stream: int, batch: AcceptedBatch
     ) -> None:
-        refused = await refusal(self.broker, batch)
+        refused = await refusal(self.broker, stream, batch)
         if refused is None:
             self._take(row, index, stream, batch)
             return

@@ -200,7 +200,7 @@ def _admit(
 
 def _judge_unknown(state: DomainState, producer: int, first: int) -> Verdict:
     """Rule 22: an id that cannot have expired here begins at 0, or seq 16 could pass seq 0."""
-    if state.producers.is_full():
+    if len(state.producers) >= state.producers_max:
         return Verdict.PRODUCERS_FULL
     may_have_expired = producer <= state.producers.expired_max
     return Verdict.ACCEPTED if may_have_expired or first == 0 else Verdict.OUT_OF_SEQUENCE

@@ -20,9 +20,19 @@ from lakelog.streams.table import NONE, StreamTable
 LEVEL_MAX: Final = 3
 """The newest behaviour of `apply` that this version knows (rule 12).
 
-1: everything but what follows. 2: Write and ExpireWrites. 3: events of groups
-in parts.
+1: everything but what follows. 2: Write and ExpireWrites. 3: events of groups in parts, and room
+for more producers.
 """
+
+PRODUCERS_LEVEL: Final = 3
+"""The level from which on `PRODUCERS_MAX` holds."""
+
+PRODUCERS_MAX: Final = 8_000_000
+"""Rows of producers in a domain; part of what `apply` means. This is the last resort, at some 3 GB:
+what brokers let in is bounded by what operators allow, in bytes (`log.producer_bytes_max`)."""
+
+PRODUCERS_MAX_BEFORE: Final = 200_000
+"""The same below that level."""
 
 APPLICATIONS_MAX: Final = 50_000
 """Applications whose last version is kept in a domain; part of what `apply` means at level 2."""
@@ -71,6 +81,11 @@ class DomainState:
         self.writes: dict[str, LastWrite] = {}
         self.parts: dict[str, PendingParts] = {}
         """By writer: the event of a group of which some parts are there."""
+
+    @property
+    def producers_max(self) -> int:
+        """How many rows of producers the domain's level has room for."""
+        return PRODUCERS_MAX if self.level >= PRODUCERS_LEVEL else PRODUCERS_MAX_BEFORE
 
     def frozen(self) -> "DomainState":
         """A copy that later records do not change: what a checkpoint is written from."""

@@ -18,6 +18,7 @@ from lakelog.log.commit import Committer
 from lakelog.log.gc import Sweeper
 from lakelog.log.options import LogOptions
 from lakelog.log.plan import Piece, piece_of
+from lakelog.log.producer_budget import ProducerBudget, producer_facts
 from lakelog.log.read import Reader
 from lakelog.log.retention import Policies, Retention
 from lakelog.log.search import find_max_timestamp, find_timestamp
@@ -36,7 +37,6 @@ from lakelog.model.failures import Failure, OutcomeUnknown, Unavailable
 from lakelog.model.ids import TopicId
 from lakelog.objects.port import ObjectStore
 from lakelog.records.acceptance import AcceptedBatch
-from lakelog.streams.producers import SEQUENCE_END
 from lakelog.streams.table import StreamFacts
 from lakelog.telemetry import Metrics
 
@@ -76,6 +76,7 @@ class Log:
         self._committers: list[Committer] = []
         self._readers: list[Reader] = []
         self.writes = Writes(self.replicas, objects, clock, options)
+        self._producers = ProducerBudget(self.replicas, clock, options, metrics)
         for replica in replicas:
             tail = TailCache(options.tail_cache_bytes // len(replicas))
             shared: dict[str, Any] = {"options": options, "tail": tail, "metrics": metrics}
@@ -94,6 +95,8 @@ class Log:
         for replica in self.replicas:
             sweeper = Sweeper(replica, self._objects, self._clock, self._options)
             self._tasks.spawn(sweeper.run(), name="sweep garbage")
+        relieving = self._producers.run(self._registered)
+        self._tasks.spawn(relieving, name="relieve producers")
 
     def start_retention(self, policies: Policies) -> None:
         """Begin to apply retention by these policies."""
@@ -202,6 +205,10 @@ class Log:
         """Whether the buffers take so many more bytes now."""
         return all(committer.has_room(size_bytes) for committer in self._committers)
 
+    def takes_producer(self, stream: int, producer: int) -> bool:
+        """Whether there is room for this producer on this stream, or it is known there (B9)."""
+        return self._producers.takes(self.domain_of(stream), stream, producer)
+
     async def room(self, size_bytes: int, *, deadline_s: float) -> None:
         """Wait until the buffers take so many more bytes; `Unavailable` past the deadline."""
         for committer in self._committers:
@@ -244,18 +251,7 @@ class Log:
 
     def producers(self, stream: int) -> list[ProducerFacts]:
         """The idempotent producers that are known on a stream."""
-        state = self.replicas[self.domain_of(stream)].state
-        row = state.streams.row_of.get(stream)
-        if row is None:
-            return []
-        found = []
-        for producer_row in state.producers.of_stream(row).tolist():
-            newest = state.producers.window(producer_row)[-1]
-            last = (newest.first + newest.count - 1) % SEQUENCE_END
-            producer = int(state.producers.columns.arrays["producer"][producer_row])
-            epoch = state.producers.epoch(producer_row)
-            found.append(ProducerFacts(producer, epoch, last, newest.timestamp_ms))
-        return found
+        return producer_facts(self.replicas[self.domain_of(stream)].state, stream)
 
     def pieces(self, stream: int) -> list[Piece]:
         """The offset index of a stream, entry by entry."""
@@ -316,6 +312,9 @@ class Log:
     async def write(self, request: WriteRequest, *, deadline_s: float) -> tuple[WrittenDomain, ...]:
         """Make objects that others put visible, each domain's at once, and once (X1, X2)."""
         return await self.writes.write(request, deadline_s=deadline_s)
+
+    async def _registered(self) -> Sequence[str]:
+        return await self.writes.registered()
 
     def _by_domain(self, streams: Sequence[int]) -> dict[int, list[int]]:
         places: dict[int, list[int]] = {}

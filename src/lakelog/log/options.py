@@ -101,6 +101,14 @@ class LogOptions:
     producer_expiry_ms: int = 24 * 3600 * 1000
     """An idle producer is forgotten after so long: Kafka's `producer.id.expiration.ms`."""
 
+    producer_bytes_max: int = 512 << 20
+    """What a domain remembers of idempotent producers, at 400 bytes for each partition that each of
+    them wrote to: 1.3 million, which is 100 producers on 2,000 partitions six times over. Nearly
+    full, it forgets those that were idle the longest first; full, new ones are told to repeat."""
+
+    producer_check_interval_ms: int = 5_000
+    """How often that is looked at."""
+
     write_expiry_ms: int = 7 * 24 * 3600 * 1000
     """The last version of an application that wrote nothing for so long is forgotten (X1)."""
 

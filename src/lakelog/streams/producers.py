@@ -30,8 +30,8 @@ SEQUENCE_END: Final = 1 << 31
 BATCH_FIELDS: Final = ("first", "count", "offset", "timestamp_ms")
 """The columns of a window, one five-batch row a producer."""
 
-PRODUCERS_MAX: Final = 200_000
-"""Rows per domain: about 60 MB. Beyond it new producers are told to try again (B9)."""
+PRODUCER_BYTES: Final = 400
+"""What a row costs in memory, at the most (measured: 290 to 370, as the dict of rows grows)."""
 
 _KINDS: Final = {
     "stream": np.int32,  # the stream's row, NONE when dead
@@ -75,9 +75,10 @@ class ProducerTable:
     def __len__(self) -> int:
         return len(self.row_of)
 
-    def is_full(self) -> bool:
-        """Whether a producer that is unknown on its stream has no place."""
-        return len(self.row_of) >= PRODUCERS_MAX
+    @property
+    def size_bytes(self) -> int:
+        """What the rows cost in memory, about."""
+        return len(self.row_of) * PRODUCER_BYTES
 
     def row(self, stream_row: int, producer: int) -> int:
         """The row of that producer on that stream, or NONE."""
@@ -158,6 +159,14 @@ class ProducerTable:
         """Rows that wrote nothing at or after the cutoff."""
         live = self.columns["stream"] != NONE
         return np.flatnonzero(live & (self.columns["time_ms"] < cutoff_ms))
+
+    def cutoff_ms(self, count: int) -> int:
+        """The least time before which so many rows, or all there are, wrote for the last time."""
+        times_ms = self.columns["time_ms"][self.columns["stream"] != NONE]
+        if not len(times_ms) or count <= 0:
+            return 0
+        place = min(count, len(times_ms)) - 1
+        return int(np.partition(times_ms, place)[place]) + 1
 
     def forget(self, rows: Iterable[int], *, expired: bool) -> None:
         """Drop these rows; `expired` says that the producers may come back with any sequence."""

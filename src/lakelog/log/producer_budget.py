@@ -1,0 +1,144 @@
+"""What is remembered of idempotent producers has a budget, in bytes (B9, rule 25).
+
+A row is one producer on one stream. In order, as the table fills:
+
+- When it is nearly full, an event says so, and a domain of an older level, which has room for less
+  than the budget, is raised if every broker knows the level that has more.
+- Then the rows that wrote nothing for the longest time go before theirs is over: by an
+  ExpireProducers with an earlier cutoff, so every replica lets the same rows go. None of them is
+  younger than the Horizon: `apply` sees to that, because a late commit could land twice.
+- Only when that does not help a producer that is new on its stream is refused, before its batch is
+  handed over, and told to try again. Producers that are known are never refused.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from lakelog.clock import Clock
+from lakelog.domain.events import ExpireProducers
+from lakelog.domain.replica import Replica
+from lakelog.domain.state import PRODUCERS_LEVEL, DomainState
+from lakelog.log.levels import Registered, raise_level
+from lakelog.log.options import LogOptions
+from lakelog.log.values import ProducerFacts
+from lakelog.model.failures import Failure
+from lakelog.streams.producers import PRODUCER_BYTES, SEQUENCE_END
+from lakelog.streams.table import NONE
+from lakelog.telemetry import Metrics, event
+
+WARN_PERCENT: Final = 80
+EVICT_PERCENT: Final = 90
+EVICT_TO_PERCENT: Final = 75
+WARN_INTERVAL_S: Final = 600.0
+"""A table that stays nearly full is told of this often."""
+
+_log = logging.getLogger("lakelog.log")
+
+
+class ProducerBudget:
+    """Lets producers in while there is room, and makes room, for every domain of a broker."""
+
+    def __init__(
+        self, replicas: Sequence[Replica], clock: Clock, options: LogOptions, metrics: Metrics
+    ) -> None:
+        self._replicas = replicas
+        self._clock = clock
+        self._options = options
+        self._warned_s: dict[int, float] = {}
+        for replica in replicas:
+            domain = str(replica.identity.domain)
+            rows, used_bytes = metrics.producers.labels(domain), metrics.producer_bytes
+            rows.set_function(partial(_rows, replica))
+            used_bytes.labels(domain).set_function(partial(_used_bytes, replica))
+            limit = metrics.producer_bytes_max.labels(domain)
+            limit.set_function(partial(self._limit_bytes, replica))
+
+    def takes(self, domain: int, stream: int, producer: int) -> bool:
+        """Whether a batch of this producer may be handed over for this stream."""
+        state = self._replicas[domain].state
+        if len(state.producers) < self._rows_max(state):
+            return True
+        row = state.streams.row_of.get(stream)
+        # What is unknown here `apply` refuses, without a row.
+        return row is None or state.producers.row(row, producer) != NONE
+
+    async def run(self, registered: Registered) -> None:
+        """Look after all tables for ever, once an interval."""
+        while True:
+            await asyncio.sleep(self._options.producer_check_interval_ms / 1000)
+            for replica in self._replicas:
+                try:
+                    await self.relieve(replica, registered)
+                except Failure as error:
+                    event(_log, "producers_not_relieved", logging.WARNING, reason=repr(error))
+
+    async def relieve(self, replica: Replica, registered: Registered) -> None:
+        """Tell that a table is nearly full, and make room in it."""
+        state = replica.state
+        used, limit = len(state.producers), self._rows_max(state)
+        if used * 100 < limit * WARN_PERCENT:
+            self._warned_s.pop(replica.identity.domain, None)
+            return
+        self._warn(replica)
+        is_short = state.producers_max < self._options.producer_bytes_max // PRODUCER_BYTES
+        if is_short and state.level < PRODUCERS_LEVEL:
+            await raise_level(replica, PRODUCERS_LEVEL, registered, self._clock)
+        elif used * 100 >= limit * EVICT_PERCENT:
+            await self._evict(replica, used - limit * EVICT_TO_PERCENT // 100)
+
+    async def _evict(self, replica: Replica, count: int) -> None:
+        """Let the oldest rows go. The cutoff comes from the state, so no clock is trusted here."""
+        table, horizon_ms = replica.state.producers, replica.state.horizon_ms
+        cutoff_ms = min(table.cutoff_ms(count), horizon_ms)
+        old = len(table.older_than(cutoff_ms))
+        if old:
+            await replica.submit(ExpireProducers(cutoff_ms))
+            event(_log, "producers_evicted", domain=replica.identity.domain, rows=old)
+
+    def _warn(self, replica: Replica) -> None:
+        domain, now_s = replica.identity.domain, self._clock.monotonic_s()
+        if now_s < self._warned_s.get(domain, 0.0):
+            return
+        self._warned_s[domain] = now_s + WARN_INTERVAL_S
+        event(
+            _log,
+            "producers_nearly_full",
+            logging.WARNING,
+            domain=domain,
+            rows=len(replica.state.producers),
+            bytes=replica.state.producers.size_bytes,
+            bytes_max=int(self._limit_bytes(replica)),
+            hint="raise log.producer_bytes_max, or let fewer producers write to fewer partitions",
+        )
+
+    def _rows_max(self, state: DomainState) -> int:
+        return min(self._options.producer_bytes_max // PRODUCER_BYTES, state.producers_max)
+
+    def _limit_bytes(self, replica: Replica) -> float:
+        return float(self._rows_max(replica.state) * PRODUCER_BYTES)
+
+
+def producer_facts(state: DomainState, stream: int) -> list[ProducerFacts]:
+    """The idempotent producers that are known on a stream."""
+    row = state.streams.row_of.get(stream)
+    if row is None:
+        return []
+    found = []
+    for producer_row in state.producers.of_stream(row).tolist():
+        newest = state.producers.window(producer_row)[-1]
+        last = (newest.first + newest.count - 1) % SEQUENCE_END
+        producer = int(state.producers.columns.arrays["producer"][producer_row])
+        epoch = state.producers.epoch(producer_row)
+        found.append(ProducerFacts(producer, epoch, last, newest.timestamp_ms))
+    return found
+
+
+def _rows(replica: Replica) -> float:
+    return float(len(replica.state.producers))
+
+
+def _used_bytes(replica: Replica) -> float:
+    return float(replica.state.producers.size_bytes)
