@@ -29,6 +29,7 @@ from lakelog.domain.outcomes import (
     Written,
 )
 from lakelog.domain.state import DomainState
+from lakelog.streams import columns as columns_module
 from lakelog.streams import index as index_module
 
 
@@ -106,7 +107,7 @@ def run(
 ) -> Pair:
     with pytest.MonkeyPatch.context() as patch:
         # Small limits, so that short scripts reach packing, sorted views and a full table.
-        patch.setattr(index_module, "DEAD_ROWS_MIN", 3)
+        patch.setattr(columns_module, "DEAD_ROWS_MIN", 3)
         patch.setattr(index_module, "TAIL_STEPS_MAX", 2)
         patch.setattr(judge_module, "FEW_BATCHES", few)
         patch.setattr(state_module, "PRODUCERS_MAX_BEFORE", producers_max)

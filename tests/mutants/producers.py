@@ -42,6 +42,13 @@ PLANTS: tuple[Plant, ...] = (
         tests=BUDGET,
     ),
     plant(
+        "rows of dropped streams stay",
+        "domain/machine.py",
+        "if state.is_sparse():",
+        "if state.index.is_sparse():",
+        tests=("tests/domain/test_packing.py",),
+    ),
+    plant(
         "nobody is let go before the time",
         "log/producer_budget.py",
         "await replica.submit(ExpireProducers(cutoff_ms))",

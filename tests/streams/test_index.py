@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakelog.model.ids import TopicId
-from lakelog.streams import index as index_module
+from lakelog.streams import columns as columns_module
 from lakelog.streams.index import TAIL_STEPS_MAX, Entry, Index
 from lakelog.streams.table import NONE, StreamTable
 
@@ -112,7 +112,7 @@ def test_objects_of_dead_entries_are_not_referenced() -> None:
 
 
 def test_packing_pays_when_most_rows_are_dead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_module, "DEAD_ROWS_MIN", 2)
+    monkeypatch.setattr(columns_module, "DEAD_ROWS_MIN", 2)
     streams = table_of(2)
     index = filled(streams, 4)
     index.trim(streams, 0, 40)

@@ -62,7 +62,7 @@ def apply_record(state: DomainState, record: Record) -> Applied:
         return Applied(state.position, record, (Ignored(),) * len(record.events))
     state.writers[record.writer] = record.stamp
     outcomes = tuple(_EFFECTS[type(event)](state, record, event) for event in record.events)
-    if state.index.is_sparse():
+    if state.is_sparse():
         state.pack()
     return Applied(state.position, record, outcomes)
 

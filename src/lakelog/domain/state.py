@@ -106,6 +106,10 @@ class DomainState:
         made.parts = dict(self.parts)
         return made
 
+    def is_sparse(self) -> bool:
+        """Whether some table is mostly what was dropped, trimmed or forgotten."""
+        return self.index.is_sparse() or self.streams.is_sparse() or self.producers.is_sparse()
+
     def pack(self) -> None:
         """Give back the room of dropped streams, entries, objects and producers.
 

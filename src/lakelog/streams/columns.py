@@ -5,7 +5,7 @@ because the callers compute on them; `count` says how many rows are real.
 """
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,14 @@ Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 FIRST_CAPACITY = 64
+
+DEAD_ROWS_MIN: Final = 4096
+"""A table is packed when more rows than this, and more than half of all, are dead."""
+
+
+def is_mostly_dead(dead: int, count: int) -> bool:
+    """Whether packing a table of `count` rows would pay: its cost is spread over as many rows."""
+    return dead > DEAD_ROWS_MIN and dead * 2 > count
 
 
 class Columns:

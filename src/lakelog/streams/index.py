@@ -18,14 +18,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from lakelog.streams.columns import Bools, Columns, Int64s
+from lakelog.streams.columns import Bools, Columns, Int64s, is_mostly_dead
 from lakelog.streams.table import NONE, StreamTable
 
 TAIL_STEPS_MAX: Final = 16
 """How far back a read follows the chain before it makes a view of the whole stream."""
-
-DEAD_ROWS_MIN: Final = 4096
-"""The index is packed when more rows than this, and more than half of all, are dead."""
 
 _KINDS: Final = {
     "stream": np.int32,  # the stream's row
@@ -207,7 +204,7 @@ class Index:
 
     def is_sparse(self) -> bool:
         """Whether packing would pay."""
-        return self.dead > DEAD_ROWS_MIN and self.dead * 2 > self.columns.count
+        return is_mostly_dead(self.dead, self.columns.count)
 
     def pack(self, streams: StreamTable, new_stream_rows: Int64s, new_object_rows: Int64s) -> None:
         """Drop dead entries and lay out the others by stream; both tables were renumbered.

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from lakelog.streams.columns import Columns, Int64s
+from lakelog.streams.columns import Columns, Int64s, is_mostly_dead
 from lakelog.streams.table import NONE
 
 WINDOW_BATCHES: Final = 5
@@ -178,6 +178,10 @@ class ProducerTable:
             del self.row_of[_key(stream_row, producer)]
             self.columns.arrays["stream"][row] = NONE
             self._free.append(int(row))
+
+    def is_sparse(self) -> bool:
+        """Whether dropping dead rows would pay."""
+        return is_mostly_dead(len(self._free), self.columns.count)
 
     def renumber(self, new_stream_rows: Int64s) -> npt.NDArray[np.intp]:
         """Drop dead rows and follow the streams' new row numbers; returns the rows kept."""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from lakelog.model.ids import TopicId
-from lakelog.streams.columns import Columns, Int64s
+from lakelog.streams.columns import Columns, Int64s, is_mostly_dead
 
 BUCKET_BITS: Final = 6
 """64 streams share a checkpoint page: a busy one drags few along, an idle domain has few pages."""
@@ -127,6 +127,10 @@ class StreamTable:
             arrays["live_bytes"].item(row),
         )
 
+    def is_sparse(self) -> bool:
+        """Whether packing would pay."""
+        return is_mostly_dead(self.columns.count - len(self.row_of), self.columns.count)
+
     def pack(self) -> npt.NDArray[np.intp]:
         """Drop dead rows; returns the old row numbers in their new order."""
         kept = np.sort(self.live_rows()).astype(np.intp)
@@ -134,6 +138,11 @@ class StreamTable:
         self.topics = [self.topics[row] for row in kept]
         self.row_of = {int(stream): row for row, stream in enumerate(self.columns["id"])}
         self._sorted_ids = None
+        # A bucket without streams has no page, so nobody asks any more when it lost its last one.
+        present = set(self.buckets())
+        self.removed = {
+            bucket: position for bucket, position in self.removed.items() if bucket in present
+        }
         return kept
 
     def copied(self) -> "StreamTable":
