@@ -1,6 +1,7 @@
 """Checkpoints in a store: pages written once, verified, pointed to in order, repaired, trimmed."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -25,6 +26,7 @@ from lakelog.meta import keys
 from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.model.failures import Corrupt
 from lakelog.objects.memory import MemoryObjectStore
+from lakelog.objects.port import Buffer
 from lakelog.streams import table as table_module
 
 HOUR_MS = 3_600_000
@@ -305,3 +307,56 @@ class Gate(MemoryObjectStore):
         await self.opened.wait()
         assert isinstance(parts, list)
         await super().put(key, parts)
+
+
+class Rotting(MemoryObjectStore):
+    """An object store that keeps other bytes than it was given, for some keys."""
+
+    def __init__(self, inner: MemoryObjectStore, part: str) -> None:
+        super().__init__(inner._clock)
+        self._objects = inner._objects
+        self._part = part
+
+    async def put(self, key: str, parts: Sequence[Buffer]) -> None:
+        data = bytearray(b"".join(bytes(part) for part in parts))
+        if self._part in key:
+            data[len(data) // 2] ^= 1
+        await super().put(key, [bytes(data)])
+
+
+@pytest.mark.parametrize("part", [".page", ".manifest"])
+def test_rule_14_what_reads_back_differently_is_not_pointed_to(part: str) -> None:
+    async def main() -> None:
+        place, domain = Place(), Domain(1, 70)
+        vault = place.vault()
+        await vault.save(moved(domain))
+        before = await place.pointer()
+        vault._objects = Rotting(place.objects, part)
+        with pytest.raises(Corrupt, match=part):
+            await vault.save(moved(domain))
+        assert await place.pointer() == before
+        vault._objects = place.objects
+        state = moved(domain)
+        await vault.save(state)
+        loaded = await place.vault().load()
+        assert loaded is not None
+        assert dump_state(loaded) == dump_state(state)
+
+    asyncio.run(main())
+
+
+def test_rule_14_an_archive_that_reads_back_differently_keeps_its_records_in_the_log() -> None:
+    async def main() -> None:
+        place, domain = Place(), Domain(1, 70)
+        vault = place.vault()
+        for number in range(6):
+            record = Record("a", Stamp(1, number + 1), 1, (Barrier(),))
+            await place.log.append(encode_record(record))
+        for _ in range(DomainOptions().checkpoints_kept):
+            await vault.save(moved(domain))
+        vault._objects = Rotting(place.objects, "archive/")
+        with pytest.raises(Corrupt, match="archive/"):
+            await vault.tidy(now_ms=place.clock.now_ms())
+        assert (await place.log.read(after=0)).start == 1
+
+    asyncio.run(main())
