@@ -56,6 +56,20 @@ PLANTS: tuple[Plant, ...] = (
         tests=("tests/domain/test_vault.py",),
     ),
     plant(
+        "orphan streams go at the first look",
+        "topics/orphans.py",
+        "if now_s - since_s >= GRACE_S",
+        "if now_s - since_s >= 0",
+        tests=("tests/topics/test_orphans.py",),
+    ),
+    plant(
+        "streams that hold records are taken for orphans",
+        "streams/table.py",
+        'rows[self.columns["head"][rows] == 0]',
+        'rows[self.columns["head"][rows] >= 0]',
+        tests=("tests/topics/test_orphans.py",),
+    ),
+    plant(
         "nobody is let go before the time",
         "log/producer_budget.py",
         "await replica.submit(ExpireProducers(cutoff_ms))",

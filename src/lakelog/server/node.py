@@ -46,6 +46,7 @@ from lakelog.server.surroundings import (
 from lakelog.server.watched import WatchedObjects
 from lakelog.telemetry import Metrics, event
 from lakelog.topics.cluster import Cluster, open_cluster
+from lakelog.topics.orphans import OrphanStreams
 from lakelog.topics.registry import Topics
 from lakelog.topics.retention import policies
 from lakelog.topics.routing import Node as ClusterNode
@@ -201,6 +202,8 @@ class Node:
             functools.partial(policies, broker.topics, broker.broker_configs)
         )
         self._tasks.spawn(broker.topics.run(), name="topics")
+        orphans = OrphanStreams(self._world.store, broker.log, self._world.clock)
+        self._tasks.spawn(orphans.run(), name="orphan streams")
         self._tasks.spawn(broker.group_configs.run(), name="group configs")
         self._tasks.spawn(broker.broker_configs.run(), name="broker configs")
         self._tasks.spawn(self._load_kernels(), name="kernels")

@@ -127,6 +127,14 @@ class StreamTable:
             arrays["live_bytes"].item(row),
         )
 
+    def empty_by_topic(self) -> dict[TopicId, list[int]]:
+        """The streams that never held a record, by the topic they were made for."""
+        rows = self.live_rows()
+        found: dict[TopicId, list[int]] = {}
+        for row in rows[self.columns["head"][rows] == 0].tolist():
+            found.setdefault(self.topics[row], []).append(int(self.columns.arrays["id"][row]))
+        return found
+
     def is_sparse(self) -> bool:
         """Whether packing would pay."""
         return is_mostly_dead(self.columns.count - len(self.row_of), self.columns.count)
