@@ -20,6 +20,7 @@ from lakelog.broker.api import dispatch
 from lakelog.broker.broker import Broker, BrokerOptions
 from lakelog.broker.call import Answer, Call, Later
 from lakelog.broker.fetch_sessions import FetchSessions
+from lakelog.broker.loop_turn import LoopTurn
 from lakelog.clock import SeededEntropy
 from lakelog.coordinator.options import GroupOptions
 from lakelog.meta.memory import MemoryMetadataStore
@@ -96,6 +97,7 @@ class Stage:
             metrics=Metrics(),
             options=self.options,
             fetch_sessions=FetchSessions(entropy),
+            loop_turn=LoopTurn(self.clock),
         )
         return Scene(broker, log, steps)
 

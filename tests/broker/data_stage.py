@@ -16,6 +16,7 @@ from tests.domain.build import Domain, create_of, trim_of
 
 from lakelog.broker.call import Call
 from lakelog.broker.fetch_sessions import FetchSessions
+from lakelog.broker.loop_turn import LoopTurn
 from lakelog.clock import SeededEntropy
 from lakelog.domain.events import Commit, Drop
 from lakelog.domain.outcomes import Committed, Trimmed, Verdict
@@ -309,6 +310,10 @@ class Stage:
         default_factory=lambda: FetchSessions(SeededEntropy("sessions"))
     )
     streams: int = 0
+    loop_turn: LoopTurn = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.loop_turn = LoopTurn(self.clock)
 
     @property
     def broker(self) -> "Broker":

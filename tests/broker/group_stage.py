@@ -12,6 +12,7 @@ from tests.broker.memory_groups import MemoryGroups
 from lakelog.broker.api import dispatch
 from lakelog.broker.broker import Broker
 from lakelog.broker.call import Answer, Call, Later
+from lakelog.broker.loop_turn import LoopTurn
 from lakelog.model.ids import BrokerId, TopicId
 from lakelog.topics.routing import Node, View, views, zone_of
 from lakelog.topics.settings import settings
@@ -51,9 +52,11 @@ class GroupStage:
     clock: ManualClock = field(default_factory=ManualClock)
     client_id: str | None = "probe"
     groups: MemoryGroups = field(init=False)
+    loop_turn: LoopTurn = field(init=False)
 
     def __post_init__(self) -> None:
         self.groups = MemoryGroups(domains=self.cluster.domains)
+        self.loop_turn = LoopTurn(self.clock)
 
     @property
     def broker(self) -> Broker:

@@ -5,7 +5,7 @@ from tests.broker import classic_members, consumer_members
 from tests.broker.group_stage import LONE, FixedCluster, GroupStage, run
 from tests.broker.offset_requests import commit, commit_request, offset
 
-from lakelog.broker import list_groups
+from lakelog.broker import loop_turn
 from lakelog.groups.events import CommitOffsets
 from lakelog.model.ids import BrokerId
 from lakelog.topics.routing import Node
@@ -113,7 +113,7 @@ def test_all_brokers_of_a_view_together_list_each_group_once(
 def test_groups_of_all_domains_are_listed_after_a_proof_for_all(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(list_groups, "GROUPS_PER_TURN", 7)
+    monkeypatch.setattr(loop_turn, "ITEMS_PER_LOOK", 7)
 
     async def scenario() -> None:
         stage = GroupStage(cluster=FixedCluster(LONE, domains=3))

@@ -12,7 +12,7 @@ from tests.broker.offset_requests import (
     offsets_of,
 )
 
-from lakelog.broker import offset_fetch
+from lakelog.broker import loop_turn, offset_fetch
 from lakelog.broker.call import CloseConnection
 from lakelog.broker.group_calls import NAMED_MAX
 from lakelog.broker.lookup import PARTITIONS_MAX
@@ -269,7 +269,7 @@ def test_a_request_of_too_much_closes_the_connection(monkeypatch: pytest.MonkeyP
     with pytest.raises(CloseConnection):
         run(stage.begin(OffsetFetchRequest(groups=groups * (NAMED_MAX + 1)), 9))
     monkeypatch.setattr(offset_fetch, "ANSWERED_MAX", 30)
-    monkeypatch.setattr(offset_fetch, "PARTITIONS_PER_TURN", 7)
+    monkeypatch.setattr(loop_turn, "ITEMS_PER_LOOK", 7)
     answer = run(stage.ask(OffsetFetchRequest(groups=groups * 10), OffsetFetchResponse, 9))
     assert len(answer.groups) == 10
     with pytest.raises(CloseConnection):

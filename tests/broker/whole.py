@@ -10,6 +10,7 @@ from tests.log.world import DOMAIN, QUICK
 from lakelog.broker.broker import Broker, BrokerOptions
 from lakelog.broker.call import Answer, Call, Later
 from lakelog.broker.fetch_sessions import FetchSessions
+from lakelog.broker.loop_turn import LoopTurn
 from lakelog.clock import Clock, SeededEntropy, SystemClock
 from lakelog.coordinator.coordinator import Coordinator
 from lakelog.coordinator.options import GroupOptions
@@ -89,6 +90,7 @@ async def whole_broker(
             metrics=metrics,
             options=BrokerOptions(),
             fetch_sessions=FetchSessions(entropy),
+            loop_turn=LoopTurn(clock),
         )
     finally:
         await groups.close()

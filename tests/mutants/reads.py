@@ -83,4 +83,55 @@ NEW_PARTITIONS: tuple[Plant, ...] = (
     ),
 )
 
-PLANTS: tuple[Plant, ...] = EMPTINESS + NEW_PARTITIONS
+TURNS = ("tests/broker/test_loop_turn.py",)
+
+LOOP: tuple[Plant, ...] = (
+    plant(
+        "each request pauses by its own time alone",
+        "broker/loop_turn.py",
+        "        await waiter\n",
+        "        await asyncio.sleep(0)\n",
+        tests=TURNS,
+    ),
+    plant(
+        "a turn lets everybody go on who waits",
+        "broker/loop_turn.py",
+        "                waiter.set_result(None)\n                break\n",
+        "                waiter.set_result(None)\n",
+        tests=TURNS,
+    ),
+    plant(
+        "who gave up waiting is let go on, and nobody else",
+        "broker/loop_turn.py",
+        "            if not waiter.done():  # one whose connection is gone was cancelled\n"
+        "                waiter.set_result(None)\n                break\n",
+        "            if not waiter.done():\n                waiter.set_result(None)\n"
+        "            else:\n                return\n            break\n",
+        tests=TURNS,
+    ),
+    plant(
+        "names of Metadata are answered in one go",
+        "broker/metadata.py",
+        "async for some_names in broker.loop_turn.parts(wanted):",
+        "for some_names in (wanted,):",
+        tests=TURNS,
+    ),
+    plant(
+        "a parked fetch looks at all it names when it wakes",
+        "broker/fetch.py",
+        "await reading.look(watch.take())",
+        "watch.take()\n                await reading.look()",
+        tests=TURNS,
+    ),
+    plant(
+        "a large answer is encoded in the loop",
+        "server/session.py",
+        "            if isinstance(answer, Struct) and is_large(answer):\n"
+        "                self._encode_slowly(place, header, answer, arrived_s)\n"
+        "                return\n",
+        "",
+        tests=("tests/server/test_session.py",),
+    ),
+)
+
+PLANTS: tuple[Plant, ...] = EMPTINESS + NEW_PARTITIONS + LOOP

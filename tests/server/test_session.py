@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import inspect
+import threading
 from collections.abc import Coroutine
 from typing import Any
 
@@ -23,12 +24,15 @@ from tests.server.ports import (
 )
 
 from lakelog.broker.call import Answer, Call, CloseConnection, Later, NoAnswer
+from lakelog.broker.loop_turn import SLOW_ITEMS_MIN
+from lakelog.server import session as session_module
 from lakelog.server.listener import Listener
 from lakelog.server.options import ServerOptions
 from lakelog.server.session import Session
 from lakelog.wire.apis import APIS
-from lakelog.wire.framing import decode_response
+from lakelog.wire.framing import RequestHeader, decode_response
 from lakelog.wire.messages.api_versions import ApiVersionsResponse
+from lakelog.wire.schema import Buffer
 
 both_loops = pytest.mark.parametrize("loop", LOOPS)
 
@@ -68,6 +72,38 @@ def test_the_next_request_begins_when_the_handler_before_it_has_returned(loop: s
 
     run(loop, scenario())
     assert seen == ["begin 0", "end 0", "begin 1", "end 1"]
+
+
+@both_loops
+@pytest.mark.parametrize("later", [False, True])
+def test_a_large_answer_keeps_its_place_while_a_thread_encodes_it(
+    loop: str, later: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_thread: list[bool] = []
+    encoded = session_module._encoded
+
+    def noted(header: RequestHeader, made: Answer) -> list[Buffer]:
+        on_thread.append(threading.current_thread() is not threading.main_thread())
+        return encoded(header, made)
+
+    async def dispatch(_key: int, call: Call, _body: memoryview) -> Answer | Later:
+        made = answer(6 * SLOW_ITEMS_MIN if call.version == 0 else 6)
+        if not later:
+            return made
+        outcome: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        outcome.set_result(made)
+        return Later(outcome)
+
+    async def scenario() -> None:
+        async with port(dispatch) as (_, address):
+            talk = await Talk.open(address)
+            talk.send(*(request(number, version=number % 2) for number in range(6)))
+            assert [await talk.receive() for _ in range(6)] == [0, 1, 2, 3, 4, 5]
+            await talk.close()
+
+    monkeypatch.setattr(session_module, "_encoded", noted)
+    run(loop, scenario())
+    assert sorted(on_thread) == [False] * 3 + [True] * 3
 
 
 @both_loops

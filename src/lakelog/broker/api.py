@@ -45,6 +45,7 @@ from lakelog.broker import (
     sync_group,
 )
 from lakelog.broker.call import Answer, Call, CloseConnection, Later
+from lakelog.broker.loop_turn import SLOW_BYTES_MIN, on_thread
 from lakelog.wire.apis import APIS, ApiKey
 from lakelog.wire.codec import decode
 from lakelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -126,5 +127,8 @@ async def dispatch(broker: "Broker", key: int, call: Call, body: memoryview) -> 
         if api.key is ApiKey.API_VERSIONS:
             return api_versions.unsupported()
         raise CloseConnection(f"{api.name} v{call.version} is not served")
-    request, _ = decode(api.request, call.version, body)
+    if len(body) >= SLOW_BYTES_MIN and api.key is not ApiKey.PRODUCE:
+        request, _ = await on_thread(decode, api.request, call.version, body)
+    else:
+        request, _ = decode(api.request, call.version, body)
     return await endpoint.handler(broker, call, request)

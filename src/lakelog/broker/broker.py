@@ -7,6 +7,7 @@ from lakelog.model.ids import BrokerId
 
 if TYPE_CHECKING:
     from lakelog.broker.fetch_sessions import FetchSessions
+    from lakelog.broker.loop_turn import LoopTurn
     from lakelog.clock import Clock, Entropy
     from lakelog.coordinator.coordinator import Coordinator
     from lakelog.log.log import Log
@@ -53,3 +54,4 @@ class Broker:
     metrics: "Metrics"
     options: BrokerOptions
     fetch_sessions: "FetchSessions"
+    loop_turn: "LoopTurn"

@@ -52,18 +52,19 @@ async def handle(
         stale = frozenset(group_ids)
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NO_OPERATIONS
     described = []
-    for group_id in group_ids:
-        group = group_of(broker, group_id)
-        if not group_id:
-            described.append(_failed(group_id, ErrorCode.INVALID_GROUP_ID))
-        elif group_id in stale:
-            described.append(_failed(group_id, ErrorCode.COORDINATOR_NOT_AVAILABLE))
-        elif isinstance(group, ConsumerGroup):
-            described.append(_described(broker, group, operations))
-        else:
-            problem = "not found" if group is None else "is not a consumer group"
-            reason = f"Group {group_id} {problem}."
-            described.append(_failed(group_id, ErrorCode.GROUP_ID_NOT_FOUND, reason))
+    async for part in broker.loop_turn.parts(group_ids):
+        for group_id in part:
+            group = group_of(broker, group_id)
+            if not group_id:
+                described.append(_failed(group_id, ErrorCode.INVALID_GROUP_ID))
+            elif group_id in stale:
+                described.append(_failed(group_id, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            elif isinstance(group, ConsumerGroup):
+                described.append(_described(broker, group, operations))
+            else:
+                problem = "not found" if group is None else "is not a consumer group"
+                reason = f"Group {group_id} {problem}."
+                described.append(_failed(group_id, ErrorCode.GROUP_ID_NOT_FOUND, reason))
     return ConsumerGroupDescribeResponse(groups=tuple(described))
 
 

@@ -40,17 +40,18 @@ async def handle(
     twice = Fault(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     results = [_result(name, twice) for name, count in times.items() if count > 1]
     known = await deadline.attempt(broker.topics.current)
-    for asked in request.topics:
-        if times[asked.name] > 1:
-            continue
-        topic = broker.topics.cached(asked.name)
-        if known is not None:
-            results.append(_result(asked.name, known))
-        elif topic is None:
-            unknown = Fault(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
-            results.append(_result(asked.name, unknown))
-        else:
-            results.append(_result(asked.name, await deadline.attempt(growth.of(topic, asked))))
+    async for part in broker.loop_turn.parts(request.topics):
+        for asked in part:
+            if times[asked.name] > 1:
+                continue
+            topic = broker.topics.cached(asked.name)
+            if known is not None:
+                results.append(_result(asked.name, known))
+            elif topic is None:
+                unknown = Fault(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+                results.append(_result(asked.name, unknown))
+            else:
+                results.append(_result(asked.name, await deadline.attempt(growth.of(topic, asked))))
     return CreatePartitionsResponse(results=tuple(results))
 
 

@@ -49,10 +49,11 @@ async def handle(
     creation = _Creation(broker, validate_only=request.validate_only)
     times = Counter(topic.name for topic in request.topics)
     results = []
-    for topic in request.topics:
-        if times[topic.name] == 1:
-            outcome = await deadline.attempt(creation.of(topic))
-            results.append(creation.result(topic.name, outcome))
+    async for part in broker.loop_turn.parts(request.topics):
+        for topic in part:
+            if times[topic.name] == 1:
+                outcome = await deadline.attempt(creation.of(topic))
+                results.append(creation.result(topic.name, outcome))
     twice = Fault(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     results.extend(creation.result(name, twice) for name, count in times.items() if count > 1)
     return CreateTopicsResponse(topics=tuple(results))

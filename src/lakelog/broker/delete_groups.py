@@ -29,7 +29,11 @@ async def handle(broker: "Broker", call: Call, request: DeleteGroupsRequest) -> 
     check_named(request.groups_names)
     names = tuple(dict.fromkeys(request.groups_names))
     # All of them take their place in the log before the first is waited for.
-    judged = [broker.groups.submit(DeleteGroup(name)) for name in names]
+    judged = [
+        broker.groups.submit(DeleteGroup(name))
+        async for part in broker.loop_turn.parts(names)
+        for name in part
+    ]
     return answered(asyncio.gather(*judged), partial(_response, names))
 
 

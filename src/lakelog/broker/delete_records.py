@@ -42,20 +42,21 @@ async def handle(
     check_count(topic.partitions for topic in request.topics)
     timeout_s = min(max(request.timeout_ms / 1000, TIMEOUT_S_MIN), TIMEOUT_S_MAX)
     trim = _Trim(broker, call, deadline_s=call.arrived_s + timeout_s)
-    for topic in request.topics:
-        await trim.open(topic)
+    turn = broker.loop_turn
+    async for part in turn.parts(request.topics):
+        for topic in part:
+            await trim.open(topic)
     await trim.run()
-    return DeleteRecordsResponse(
-        topics=tuple(
-            DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=tuple(
-                    trim.result(topic.name, partition) for partition in topic.partitions
-                ),
-            )
-            for topic in request.topics
-        )
-    )
+    results = []
+    async for part in turn.parts(request.topics):
+        for topic in part:
+            rows = [
+                trim.result(topic.name, partition)
+                async for partitions in turn.parts(topic.partitions)
+                for partition in partitions
+            ]
+            results.append(DeleteRecordsTopicResult(name=topic.name, partitions=tuple(rows)))
+    return DeleteRecordsResponse(topics=tuple(results))
 
 
 class _Trim:

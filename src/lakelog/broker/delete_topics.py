@@ -83,18 +83,24 @@ async def _delete_found(
     broker: "Broker", deadline: Deadline, wanted: list[DeleteTopicState]
 ) -> list[DeletableTopicResult]:
     """Delete what is there; a topic that is named both by name and by id is named twice."""
-    found = [(state, _find(broker, state)) for state in wanted]
+    found = [
+        (state, _find(broker, state))
+        async for part in broker.loop_turn.parts(wanted)
+        for state in part
+    ]
     times = Counter(topic.id for _, topic in found if topic is not None)
     results = []
-    for state, topic in found:
-        if topic is None:
-            results.append(_result(state, _UNKNOWN_ID if state.name is None else _UNKNOWN_NAME))
-        elif times[topic.id] == 1:
-            fault = await deadline.attempt(partial(broker.topics.delete, topic))
-            results.append(_result(state, fault, topic))
-        elif state.name is not None:
-            reason = "The provided topic name maps to an ID that was already supplied."
-            results.append(_result(state, Fault(ErrorCode.INVALID_REQUEST, reason), topic))
+    async for part in broker.loop_turn.parts(found):
+        for state, topic in part:
+            if topic is None:
+                unknown = _UNKNOWN_ID if state.name is None else _UNKNOWN_NAME
+                results.append(_result(state, unknown))
+            elif times[topic.id] == 1:
+                fault = await deadline.attempt(partial(broker.topics.delete, topic))
+                results.append(_result(state, fault, topic))
+            elif state.name is not None:
+                reason = "The provided topic name maps to an ID that was already supplied."
+                results.append(_result(state, Fault(ErrorCode.INVALID_REQUEST, reason), topic))
     return results
 
 

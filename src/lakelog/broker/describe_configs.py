@@ -9,7 +9,6 @@ types and documentation from v3 on.
 Limit: an answer has about `ANSWER_BYTES_MAX`, and what does not fit is 44.
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -45,9 +44,6 @@ ANSWER_BYTES_MAX: Final = 24 << 20
 ENTRY_BYTES: Final = 16
 """What an entry or a synonym takes beside its texts, about."""
 
-RESOURCES_PER_TURN: Final = 500
-"""So many resources are described before others get their turn."""
-
 
 async def handle(
     broker: "Broker", call: Call, request: DescribeConfigsRequest
@@ -64,10 +60,8 @@ async def handle(
         stale[ResourceType.GROUP] = await deadline.attempt(broker.group_configs.current)
     description = _Description(broker, request, stale)
     results = []
-    for number, asked in enumerate(request.resources, 1):
-        results.append(description.of(asked))
-        if number % RESOURCES_PER_TURN == 0:
-            await asyncio.sleep(0)
+    async for part in broker.loop_turn.parts(request.resources):
+        results += [description.of(asked) for asked in part]
     return DescribeConfigsResponse(results=tuple(results))
 
 

@@ -46,17 +46,17 @@ async def handle(
     stale = await unproven(broker, call, group_ids)
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NO_OPERATIONS
     described = []
-    for group_id in group_ids:
-        if group_id in stale:
-            described.append(_failed(group_id))
-            continue
-        group = group_of(broker, group_id)
-        if isinstance(group, ClassicGroup):
-            described.append(_described(group, operations))
-        elif call.version < FIRST_VERSION_WITH_NOT_FOUND:
-            described.append(_dead(group_id, operations))
-        else:
-            described.append(_not_found(group_id, group))
+    async for part in broker.loop_turn.parts(group_ids):
+        for group_id in part:
+            group = group_of(broker, group_id)
+            if group_id in stale:
+                described.append(_failed(group_id))
+            elif isinstance(group, ClassicGroup):
+                described.append(_described(group, operations))
+            elif call.version < FIRST_VERSION_WITH_NOT_FOUND:
+                described.append(_dead(group_id, operations))
+            else:
+                described.append(_not_found(group_id, group))
     return DescribeGroupsResponse(groups=tuple(described))
 
 

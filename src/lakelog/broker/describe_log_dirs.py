@@ -6,9 +6,8 @@ its size is not known (-1). Null topics mean all, an empty list none; what is un
 Sizes are the bytes of records that are still in the log.
 """
 
-import asyncio
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from lakelog.broker.administration import Deadline, Fault
 from lakelog.broker.call import Call
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
     from lakelog.topics.routing import View
     from lakelog.topics.topic import Topic
 
-PARTITIONS_PER_TURN: Final = 2_000
-"""So many partitions are looked up before others get their turn."""
-
 
 async def handle(
     broker: "Broker", call: Call, request: DescribeLogDirsRequest
@@ -38,40 +34,37 @@ async def handle(
         failed = DescribeLogDirsResult(error_code=known.code, log_dir=broker.log.url)
         return DescribeLogDirsResponse(results=(failed,))
     topics = []
-    for topic, partitions in _asked(broker, request):
-        found = await _sizes(broker, broker.cluster.view(call.client_id), topic, partitions)
-        if found:
-            topics.append(DescribeLogDirsTopic(topic.name, found))
+    view = broker.cluster.view(call.client_id)
+    async for part in broker.loop_turn.parts(_asked(broker, request)):
+        for topic, partitions in part:
+            found = await _sizes(broker, view, topic, partitions)
+            if found:
+                topics.append(DescribeLogDirsTopic(topic.name, found))
     result = DescribeLogDirsResult(log_dir=broker.log.url, topics=tuple(topics))
     return DescribeLogDirsResponse(results=(result,))
 
 
 def _asked(
     broker: "Broker", request: DescribeLogDirsRequest
-) -> "Iterable[tuple[Topic, Iterable[int]]]":
+) -> "list[tuple[Topic, Sequence[int]]]":
     if request.topics is None:
-        for topic in broker.topics.cached_all():
-            yield topic, range(topic.partition_count)
-        return
+        return [(topic, range(topic.partition_count)) for topic in broker.topics.cached_all()]
     wanted: dict[str, dict[int, None]] = {}
     for asked in request.topics:
         wanted.setdefault(asked.topic, {}).update(dict.fromkeys(asked.partitions))
-    for name, partitions in wanted.items():
-        found = broker.topics.cached(name)
-        if found is not None:
-            yield found, partitions
+    found = ((broker.topics.cached(name), list(some)) for name, some in wanted.items())
+    return [(topic, partitions) for topic, partitions in found if topic is not None]
 
 
 async def _sizes(
-    broker: "Broker", view: "View", topic: "Topic", partitions: Iterable[int]
+    broker: "Broker", view: "View", topic: "Topic", partitions: Sequence[int]
 ) -> tuple[DescribeLogDirsPartition, ...]:
     found = []
-    for number, partition in enumerate(partitions, 1):
-        stream = topic.stream(partition)
-        if stream is not None and view.leader(stream) == broker.node_id:
-            facts = broker.log.facts(stream)
-            size_bytes = 0 if facts is None else facts.live_bytes
-            found.append(DescribeLogDirsPartition(partition, size_bytes))
-        if number % PARTITIONS_PER_TURN == 0:
-            await asyncio.sleep(0)
+    async for part in broker.loop_turn.parts(partitions):
+        for partition in part:
+            stream = topic.stream(partition)
+            if stream is not None and view.leader(stream) == broker.node_id:
+                facts = broker.log.facts(stream)
+                size_bytes = 0 if facts is None else facts.live_bytes
+                found.append(DescribeLogDirsPartition(partition, size_bytes))
     return tuple(found)

@@ -39,7 +39,10 @@ async def handle(
     """List the producers of each partition."""
     check_count(topic.partition_indexes for topic in request.topics)
     finder = TopicFinder(broker, Attempt.READING)
-    topics = [await _find(finder, asked) for asked in request.topics]
+    turn = broker.loop_turn
+    topics = [
+        await _find(finder, asked) async for part in turn.parts(request.topics) for asked in part
+    ]
     streams = [
         stream
         for topic, asked in zip(topics, request.topics, strict=True)
@@ -50,18 +53,16 @@ async def handle(
     unproven = await unproven_code(
         broker, streams, arrived_s=call.arrived_s, deadline_s=call.arrived_s + PROOF_S_MAX
     )
-    return DescribeProducersResponse(
-        topics=tuple(
-            TopicResponse(
-                asked.name,
-                tuple(
-                    _partition(broker, topic, index, finder.no_partition, unproven)
-                    for index in asked.partition_indexes
-                ),
-            )
-            for topic, asked in zip(topics, request.topics, strict=True)
-        )
-    )
+    answers = []
+    async for described in turn.parts(list(zip(topics, request.topics, strict=True))):
+        for topic, asked in described:
+            rows = [
+                _partition(broker, topic, index, finder.no_partition, unproven)
+                async for indexes in turn.parts(asked.partition_indexes)
+                for index in indexes
+            ]
+            answers.append(TopicResponse(asked.name, tuple(rows)))
+    return DescribeProducersResponse(topics=tuple(answers))
 
 
 async def _find(finder: TopicFinder, asked: DescribeProducersTopicRequest) -> "Topic | Fault":

@@ -40,25 +40,42 @@ async def handle(
     if isinstance(known, Fault):
         return _refused(request, known.code)
     view = broker.cluster.view(call.client_id)
-    left = max(min(request.response_partition_limit, PARTITIONS_MAX), 1)
-    topics: list[DescribeTopicPartitionsResponseTopic] = []
-    cursor = None
-    for name in _wanted(broker, request):
-        if left == 0:
-            cursor = DescribeTopicPartitionsResponseCursor(name, 0)
-            break
-        topic = broker.topics.cached(name)
-        if topic is None:
-            topics.append(_unknown(name))
-            continue
-        start = _start(request, name)
-        end = min(topic.partition_count, start + left)
-        topics.append(_shown(topic, view, start, end))
-        if end < topic.partition_count:
-            cursor = DescribeTopicPartitionsResponseCursor(name, end)
-            break
-        left -= max(end - start, 0)
-    return DescribeTopicPartitionsResponse(topics=tuple(topics), next_cursor=cursor)
+    page = _Page(view, request)
+    async for names_part in broker.loop_turn.parts(_wanted(broker, request)):
+        for name in names_part:
+            page.add(name, broker.topics.cached(name))
+            if page.cursor is not None:
+                return page.response()
+    return page.response()
+
+
+class _Page:
+    """One page of an answer, as far as it is made."""
+
+    def __init__(self, view: "View", request: DescribeTopicPartitionsRequest) -> None:
+        self._view = view
+        self._request = request
+        self._left = max(min(request.response_partition_limit, PARTITIONS_MAX), 1)
+        self._topics: list[DescribeTopicPartitionsResponseTopic] = []
+        self.cursor: DescribeTopicPartitionsResponseCursor | None = None
+
+    def add(self, name: str, topic: "Topic | None") -> None:
+        """The next topic; what does not fit is where the next page begins."""
+        if self._left == 0:
+            self.cursor = DescribeTopicPartitionsResponseCursor(name, 0)
+        elif topic is None:
+            self._topics.append(_unknown(name))
+        else:
+            start = _start(self._request, name)
+            end = min(topic.partition_count, start + self._left)
+            self._topics.append(_shown(topic, self._view, start, end))
+            if end < topic.partition_count:
+                self.cursor = DescribeTopicPartitionsResponseCursor(name, end)
+            self._left -= max(end - start, 0)
+
+    def response(self) -> DescribeTopicPartitionsResponse:
+        """The page as it is sent."""
+        return DescribeTopicPartitionsResponse(topics=tuple(self._topics), next_cursor=self.cursor)
 
 
 def _is_misplaced(request: DescribeTopicPartitionsRequest) -> bool:

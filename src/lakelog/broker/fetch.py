@@ -26,10 +26,12 @@ from lakelog.broker.errors import Attempt, failure_code
 from lakelog.broker.fetch_read import Entry, Reading, never_read
 from lakelog.broker.fetch_sessions import Asked, Context, Incremental, Key, Results
 from lakelog.broker.lookup import TopicFinder, check_count, epoch_code
+from lakelog.broker.loop_turn import ITEMS_PER_LOOK
 from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Failure
 from lakelog.wire.messages.fetch import (
     FetchableTopicResponse,
+    FetchPartition,
     FetchPartitionData,
     FetchRequest,
     FetchResponse,
@@ -72,11 +74,13 @@ async def handle(broker: "Broker", call: Call, request: FetchRequest) -> Answer 
         return _refused_replica(broker, context, asked)
     fetch = _Fetch(broker, call, request, context)
     await fetch.open(asked)
-    fetch.reading.look()
+    if len(asked) > ITEMS_PER_LOOK:
+        return Later(fetch.complete())  # looked at once, in parts, with a watch
+    await fetch.reading.look()
     if not fetch.needs_proof():
         await fetch.reading.read(deadline_s=fetch.deadline_s + READ_S_MAX)
         if fetch.has_enough() and not fetch.needs_proof():
-            return fetch.answer()
+            return await fetch.answer()
     return Later(fetch.complete())
 
 
@@ -130,47 +134,43 @@ class _Fetch:
         partitions: dict[str | bytes, list[int]] = {}
         for name_or_id, index in asked:
             partitions.setdefault(name_or_id, []).append(index)
+        turn = self._broker.loop_turn
         topics: dict[str | bytes, Topic | ErrorCode] = {
             name_or_id: await finder.find(name_or_id, named)
-            for name_or_id, named in partitions.items()
+            async for part in turn.parts(list(partitions.items()))
+            for name_or_id, named in part
         }
-        entries = []
-        for key, partition in asked.items():
-            topic = topics[key[0]]
-            code = finder.no_partition
-            if isinstance(topic, ErrorCode):
-                stream, code = None, topic
-            else:
-                stream = topic.stream(partition.partition)
-            if stream is None:
-                fixed = never_read(partition.partition, code)
-                entries.append(Entry(key, partition, fixed=fixed))
-            else:
-                entries.append(Entry(key, partition, stream=stream))
+        entries = [
+            _entry(key, partition, topics[key[0]], finder.no_partition)
+            async for part in turn.parts(list(asked.items()))
+            for key, partition in part
+        ]
         self.reading = Reading(
-            self._broker.log,
+            self._broker,
             entries,
             arrived_s=self._arrived_s,
             bytes_max=self._bytes_max(),
             committed=self._request.isolation_level != 0,
             version=self._version,
         )
-        self._refuse_unreadable(entries)
+        await self._refuse_unreadable(entries)
 
-    def _refuse_unreadable(self, entries: list[Entry]) -> None:
+    async def _refuse_unreadable(self, entries: list[Entry]) -> None:
         """Refuse partitions of a wrong epoch, and those whose state is too old (rule 17)."""
         log = self._broker.log
         refused = {}
-        for at, entry in enumerate(entries):
-            if entry.stream < 0:
-                continue
-            code = epoch_code(entry.asked.current_leader_epoch)
-            try:
-                log.check_fresh(entry.stream)
-            except Failure as failure:
-                code = failure_code(failure, Attempt.READING)
-            if code:
-                refused[at] = code
+        async for places in self._broker.loop_turn.parts(range(len(entries))):
+            for at in places:
+                entry = entries[at]
+                if entry.stream < 0:
+                    continue
+                code = epoch_code(entry.asked.current_leader_epoch)
+                try:
+                    log.check_fresh(entry.stream)
+                except Failure as failure:
+                    code = failure_code(failure, Attempt.READING)
+                if code:
+                    refused[at] = code
         self.reading.refuse_for_good(refused)
 
     def has_enough(self) -> bool:
@@ -187,7 +187,7 @@ class _Fetch:
         reading = self.reading
         with self._broker.log.watch(reading.streams) as watch:
             # After the watch began: it tells of every change since then.
-            reading.look()
+            await reading.look()
             while True:
                 # Before the data is read, so that it is read once.
                 if (reading.has_data or self._is_over()) and self.needs_proof():
@@ -195,11 +195,11 @@ class _Fetch:
                 await reading.read(deadline_s=self.deadline_s + READ_S_MAX)
                 if self._is_over():
                     if not self.needs_proof():
-                        return self.answer()
+                        return await self.answer()
                     continue
                 while not watch.changed and not self._time_is_over():
                     await watch.wait(min(self._left_s(), LOOK_UP_S))
-                reading.look(watch.take())
+                await reading.look(watch.take())
 
     def _is_over(self) -> bool:
         return self.has_enough() or self._time_is_over()
@@ -219,12 +219,31 @@ class _Fetch:
         except Failure as failure:
             reading.refuse_unproven(failure_code(failure, Attempt.READING))
         else:
-            reading.prove(watch.take())
+            await reading.prove(watch.take())
 
-    def answer(self) -> FetchResponse:
-        """The answer made of the last pass."""
-        self._broker.metrics.fetched_bytes.inc(self.reading.size_bytes)
-        return _respond(self._broker, self._context, self.reading.results(in_full=self._in_full))
+    async def answer(self) -> FetchResponse:
+        """The answer made of what was seen last."""
+        reading, turn = self.reading, self._broker.loop_turn
+        self._broker.metrics.fetched_bytes.inc(reading.size_bytes)
+        if not reading.is_large:
+            return _respond(self._broker, self._context, reading.results(in_full=self._in_full))
+        # A session takes the results whole, in a few milliseconds: but one fetch after another.
+        await turn.take()
+        began_s = turn.now_s()
+        answer = _respond(self._broker, self._context, reading.results(in_full=self._in_full))
+        turn.spent(began_s)
+        return answer
+
+
+def _entry(
+    key: Key, asked: FetchPartition, topic: "Topic | ErrorCode", missing: ErrorCode
+) -> Entry:
+    if isinstance(topic, ErrorCode):
+        return Entry(key, asked, fixed=never_read(asked.partition, topic))
+    stream = topic.stream(asked.partition)
+    if stream is None:
+        return Entry(key, asked, fixed=never_read(asked.partition, missing))
+    return Entry(key, asked, stream=stream)
 
 
 def _respond(broker: "Broker", context: Context, results: Results) -> FetchResponse:

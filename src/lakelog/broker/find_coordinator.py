@@ -51,7 +51,7 @@ async def handle(
     if fault is not None:
         found = tuple(_refused(key, fault) for key in lifted.coordinator_keys)
     else:
-        found = _owners(broker, call, lifted.coordinator_keys)
+        found = await _owners(broker, call, lifted.coordinator_keys)
     return lower(FindCoordinatorResponse(coordinators=found), call.version)
 
 
@@ -75,13 +75,14 @@ def _refused(key: str, fault: Fault) -> Coordinator:
     )
 
 
-def _owners(broker: "Broker", call: Call, keys: tuple[str, ...]) -> tuple[Coordinator, ...]:
+async def _owners(broker: "Broker", call: Call, keys: tuple[str, ...]) -> tuple[Coordinator, ...]:
     view = broker.cluster.view(call.client_id)
     nodes = {node.id: node for node in shown_nodes(broker, call, view)}
     # Kafka's words for "no error" differ between the two shapes of the answer.
     message = "NONE" if call.version < FIRST_VERSION_WITH_LIST else ""
     found = []
-    for key in keys:
-        node = nodes[view.leader_of_key(key)]
-        found.append(Coordinator(key, node.id, node.host, node.port, ErrorCode.NONE, message))
+    async for part in broker.loop_turn.parts(keys):
+        for key in part:
+            node = nodes[view.leader_of_key(key)]
+            found.append(Coordinator(key, node.id, node.host, node.port, ErrorCode.NONE, message))
     return tuple(found)

@@ -48,18 +48,19 @@ async def handle(
     stale = await deadline.attempt(broker.topics.current)
     twice = repeated((found.resource_type, found.resource_name) for found in request.resources)
     responses = []
-    for asked in request.resources:
-        resource = (asked.resource_type, asked.resource_name)
-        fault = TWICE if resource in twice else stale
-        if fault is None:
-            fault = await alter(
-                broker,
-                deadline,
-                resource,
-                _changes(asked, *_ground(broker, asked)),
-                validate_only=request.validate_only,
-            )
-        responses.append(_response(asked, fault))
+    async for part in broker.loop_turn.parts(request.resources):
+        for asked in part:
+            resource = (asked.resource_type, asked.resource_name)
+            fault = TWICE if resource in twice else stale
+            if fault is None:
+                fault = await alter(
+                    broker,
+                    deadline,
+                    resource,
+                    _changes(asked, *_ground(broker, asked)),
+                    validate_only=request.validate_only,
+                )
+            responses.append(_response(asked, fault))
     return IncrementalAlterConfigsResponse(responses=tuple(responses))
 
 

@@ -8,7 +8,6 @@ matches nothing. The protocol type of a group that has only offsets is "". Ignor
 The list is told after a proof of currency for every domain; without one the answer is 15.
 """
 
-import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -27,9 +26,6 @@ CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
 """The two types of groups; the second is also the protocol type of all groups of its type."""
 
-GROUPS_PER_TURN: Final = 5_000
-"""So many groups are looked at before others get their turn."""
-
 
 async def handle(broker: "Broker", call: Call, request: ListGroupsRequest) -> ListGroupsResponse:
     """List the groups that this broker owns."""
@@ -40,12 +36,11 @@ async def handle(broker: "Broker", call: Call, request: ListGroupsRequest) -> Li
     found = []
     # A copy: groups come and go while others have their turn.
     groups = [group for table in broker.groups.tables() for group in table.groups.values()]
-    for start in range(0, len(groups), GROUPS_PER_TURN):
-        for group in groups[start : start + GROUPS_PER_TURN]:
+    async for part in broker.loop_turn.parts(groups):
+        for group in part:
             listed = _listed(group)
             if wanted.matches(listed) and view.leader_of_key(group.group_id) == broker.node_id:
                 found.append(listed)
-        await asyncio.sleep(0)
     return ListGroupsResponse(groups=tuple(found))
 
 

@@ -33,6 +33,7 @@ from lakelog.wire.messages.list_offsets import (
 
 if TYPE_CHECKING:
     from lakelog.broker.broker import Broker
+    from lakelog.topics.topic import Topic
 
 TIMEOUT_S_DEFAULT: Final = 10.0
 TIMEOUT_S_MAX: Final = 60.0
@@ -104,7 +105,12 @@ class _Lookup:
 
     async def answer(self) -> ListOffsetsResponse:
         """Look every partition up, in the order of the request."""
-        topics = [(topic.name, await self._open(topic)) for topic in self._request.topics]
+        turn = self._broker.loop_turn
+        topics = [
+            (topic.name, await self._open(topic))
+            async for part in turn.parts(self._request.topics)
+            for topic in part
+        ]
         unproven = await unproven_code(
             self._broker,
             (row.stream for _, rows in topics for row in rows),
@@ -112,11 +118,11 @@ class _Lookup:
             deadline_s=self._deadline_s,
         )
         made = []
-        for name, rows in topics:
-            if not rows:
-                continue
-            found = await self._respond(rows, unproven)
-            made.append(ListOffsetsTopicResponse(name=name, partitions=tuple(found)))
+        async for opened in turn.parts(topics):
+            for name, rows in opened:
+                if rows:
+                    found = await self._respond(rows, unproven)
+                    made.append(ListOffsetsTopicResponse(name=name, partitions=tuple(found)))
         return ListOffsetsResponse(topics=tuple(made))
 
     async def _open(self, topic: ListOffsetsTopic) -> list[_Row]:
@@ -124,27 +130,34 @@ class _Lookup:
         asked = [partition.partition_index for partition in topic.partitions]
         found = await self._finder.find(topic.name, asked)
         rows = []
-        for partition in topic.partitions:
-            times = self._named.pop((topic.name, partition.partition_index), 0)
-            if times == 0:
-                continue
-            if times > 1:
-                code = ErrorCode.INVALID_REQUEST
-            elif not is_supported(partition.timestamp, version=self._call.version):
-                code = ErrorCode.UNSUPPORTED_VERSION
-            elif isinstance(found, ErrorCode):
-                code = found
-            else:
-                stream = found.stream(partition.partition_index)
-                rows.append(_row(partition, stream, self._finder.no_partition))
-                continue
-            rows.append(_Row(partition, code=code))
+        async for part in self._broker.loop_turn.parts(topic.partitions):
+            for partition in part:
+                times = self._named.pop((topic.name, partition.partition_index), 0)
+                if times:
+                    rows.append(self._row(partition, times, found))
         return rows
+
+    def _row(self, partition: ListOffsetsPartition, times: int, topic: "Topic | ErrorCode") -> _Row:
+        if times > 1:
+            return _Row(partition, code=ErrorCode.INVALID_REQUEST)
+        if not is_supported(partition.timestamp, version=self._call.version):
+            return _Row(partition, code=ErrorCode.UNSUPPORTED_VERSION)
+        if isinstance(topic, ErrorCode):
+            return _Row(partition, code=topic)
+        stream = topic.stream(partition.partition_index)
+        if stream is None:
+            return _Row(partition, code=self._finder.no_partition)
+        code = epoch_code(partition.current_leader_epoch)
+        return _Row(partition, code=code) if code else _Row(partition, stream)
 
     async def _respond(
         self, rows: list[_Row], unproven: ErrorCode
     ) -> list[ListOffsetsPartitionResponse]:
-        answers = [self._known(row, row.code or unproven) for row in rows]
+        answers = [
+            self._known(row, row.code or unproven)
+            async for part in self._broker.loop_turn.parts(rows)
+            for row in part
+        ]
         searched = [at for at, answer in enumerate(answers) if answer is None]
         for start in range(0, len(searched), LOOKUPS_AT_ONCE):
             some = searched[start : start + LOOKUPS_AT_ONCE]
@@ -191,10 +204,3 @@ def _found(index: int, found: Found | None) -> ListOffsetsPartitionResponse:
     if found is None:
         return ListOffsetsPartitionResponse(index)
     return ListOffsetsPartitionResponse(index, 0, found.timestamp_ms, found.offset, LEADER_EPOCH)
-
-
-def _row(partition: ListOffsetsPartition, stream: int | None, missing: ErrorCode) -> _Row:
-    if stream is None:
-        return _Row(partition, code=missing)
-    code = epoch_code(partition.current_leader_epoch)
-    return _Row(partition, code=code) if code else _Row(partition, stream)

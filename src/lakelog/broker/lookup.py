@@ -28,7 +28,7 @@ LOOK_S_MAX: Final = 5.0
 
 def check_count(partitions: Iterable[Sized]) -> None:
     """Close the connection of a client that names more partitions than one request may."""
-    count = sum(map(len, partitions))
+    count = sum(len(named) or 1 for named in partitions)  # a topic alone costs as much
     if count > PARTITIONS_MAX:
         raise CloseConnection(f"{count} partitions in one request; at most {PARTITIONS_MAX}")
 

@@ -49,9 +49,6 @@ FIRST_VERSION_WITH_OPERATIONS: Final = 8
 PROOF_S_MAX: Final = 3.0
 CREATED_MAX: Final = 100
 CREATION_S_MAX: Final = 10.0
-PARTITIONS_PER_TURN: Final = 5_000
-"""So many partitions are written down before others get their turn."""
-
 Key = TypeVar("Key", str, bytes)
 
 
@@ -62,8 +59,9 @@ async def handle(broker: "Broker", call: Call, request: MetadataRequest) -> Meta
     current = await _is_current(broker)
     answers = _Answers(broker, call, request, current=current)
     if _asks_for_all(call.version, request):
-        for topic in broker.topics.cached_all():
-            await answers.add_topic(topic)
+        async for part in broker.loop_turn.parts(broker.topics.cached_all()):
+            for topic in part:
+                await answers.add_topic(topic)
     else:
         await _answer_named(broker, call, request, answers)
     view = answers.view
@@ -128,21 +126,28 @@ async def _answer_named(
     asked = request.topics or ()
     ids = _unique(topic.topic_id for topic in asked if topic.topic_id != ZERO_TOPIC_ID)
     if ids:
-        for topic_id in ids:
-            await answers.add_id(TopicId(topic_id))
+        async for some_ids in broker.loop_turn.parts(ids):
+            for topic_id in some_ids:
+                await answers.add_id(TopicId(topic_id))
         return
     wanted = _unique(topic.name for topic in asked if topic.name is not None)
     if request.allow_auto_topic_creation:
         answers.faults.update(await create_missing(broker, wanted))
-    for name in wanted:
-        await answers.add_name(name)
+    async for some_names in broker.loop_turn.parts(wanted):
+        for name in some_names:
+            await answers.add_name(name)
 
 
 async def create_missing(broker: "Broker", wanted: Sequence[str]) -> dict[str, ErrorCode]:
     """Make the topics that are not there, if that is allowed; what could not be made, and why."""
     if not broker.options.auto_create_topics:
         return {}
-    missing = [name for name in wanted if _may_be_made(broker, name)]
+    missing = [
+        name
+        async for part in broker.loop_turn.parts(wanted)
+        for name in part
+        if _may_be_made(broker, name)
+    ]
     faults = dict.fromkeys(missing, ErrorCode.LEADER_NOT_AVAILABLE)
 
     async def make(name: str) -> None:
@@ -188,7 +193,7 @@ class _Answers:
         self.faults: dict[str, ErrorCode] = {}
         self._known = broker.topics
         self._current = current
-        self._since_turn = 0
+        self._turn = broker.loop_turn
         asked = request.include_topic_authorized_operations
         wanted = asked and call.version >= FIRST_VERSION_WITH_OPERATIONS
         self._operations = TOPIC_OPERATIONS if wanted else NO_OPERATIONS
@@ -237,17 +242,14 @@ class _Answers:
         return self.faults.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     async def _partitions(self, topic: "Topic") -> tuple[MetadataResponsePartition, ...]:
-        found = []
-        for partition, stream in enumerate(topic.streams()):
-            leader = self.view.leader(stream)
-            alone = (leader,)
-            found.append(
-                MetadataResponsePartition(0, partition, leader, LEADER_EPOCH, alone, alone)
-            )
-            self._since_turn += 1
-            if self._since_turn >= PARTITIONS_PER_TURN:
-                self._since_turn = 0
-                await asyncio.sleep(0)
+        found: list[MetadataResponsePartition] = []
+        async for streams in self._turn.parts(topic.streams()):
+            for stream in streams:
+                leader = self.view.leader(stream)
+                alone = (leader,)
+                found.append(
+                    MetadataResponsePartition(0, len(found), leader, LEADER_EPOCH, alone, alone)
+                )
         return tuple(found)
 
 

@@ -18,6 +18,7 @@ from lakelog.broker.call import Answer, Call, Later
 from lakelog.broker.errors import Attempt
 from lakelog.broker.group_calls import answered
 from lakelog.broker.lookup import TopicFinder, check_count
+from lakelog.broker.loop_turn import LoopTurn
 from lakelog.groups.events import CommitOffsets
 from lakelog.model.errors import ErrorCode
 from lakelog.wire.messages.offset_commit import (
@@ -41,13 +42,15 @@ UTF_16_UNIT_BYTES: Final = 2
 async def handle(broker: "Broker", call: Call, request: OffsetCommitRequest) -> Answer | Later:
     """Keep the group's offsets."""
     check_count(topic.partitions for topic in request.topics)
-    commit = _Commit(request, broker.groups.options.offset_metadata_characters_max)
+    characters_max = broker.groups.options.offset_metadata_characters_max
+    commit = _Commit(request, characters_max, broker.loop_turn)
     finder = TopicFinder(broker, Attempt.COORDINATING)
-    for topic in request.topics:
-        by_id = call.version >= FIRST_VERSION_BY_ID
-        asked = (partition.partition_index for partition in topic.partitions)
-        found = await finder.find(topic.topic_id if by_id else topic.name, asked)
-        commit.add(topic, found, finder.no_partition)
+    by_id = call.version >= FIRST_VERSION_BY_ID
+    async for part in broker.loop_turn.parts(request.topics):
+        for topic in part:
+            asked = (partition.partition_index for partition in topic.partitions)
+            found = await finder.find(topic.topic_id if by_id else topic.name, asked)
+            await commit.add(topic, found, finder)
     if not commit.offsets:
         return commit.response(ErrorCode.NONE)
     event = commit.event(api_version=call.version, time_ms=broker.clock.now_ms())
@@ -60,22 +63,23 @@ class _Commit:
 
     request: OffsetCommitRequest
     characters_max: int
+    turn: LoopTurn
     offsets: list[tuple[bytes, int, int, int, str]] = field(default_factory=list)
     codes: list[list[ErrorCode]] = field(default_factory=list)
 
-    def add(
-        self, topic: OffsetCommitRequestTopic, found: "Topic | ErrorCode", missing: ErrorCode
+    async def add(
+        self, topic: OffsetCommitRequestTopic, found: "Topic | ErrorCode", finder: TopicFinder
     ) -> None:
         """Take in the partitions of a topic, or the code for all of them, or for those it lacks."""
         if isinstance(found, ErrorCode):
             self.codes.append([found] * len(topic.partitions))
         else:
-            known = range(found.partition_count)
-            add = self._add
+            known, missing = range(found.partition_count), finder.no_partition
             self.codes.append(
                 [
-                    add(found, partition) if partition.partition_index in known else missing
-                    for partition in topic.partitions
+                    self._add(found, partition) if partition.partition_index in known else missing
+                    async for part in self.turn.parts(topic.partitions)
+                    for partition in part
                 ]
             )
 

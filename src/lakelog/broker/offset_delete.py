@@ -36,10 +36,11 @@ async def handle(broker: "Broker", call: Call, request: OffsetDeleteRequest) -> 
         return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     deletion = _Deletion(request)
     finder = TopicFinder(broker, Attempt.COORDINATING)
-    for topic in request.topics:
-        asked = (partition.partition_index for partition in topic.partitions)
-        found = await finder.find(topic.name, asked)
-        deletion.add(topic, found, finder.no_partition)
+    async for part in broker.loop_turn.parts(request.topics):
+        for topic in part:
+            asked = (partition.partition_index for partition in topic.partitions)
+            found = await finder.find(topic.name, asked)
+            deletion.add(topic, found, finder.no_partition)
     # Also with nothing left to forget: an unknown group is told.
     event = DeleteOffsets(request.group_id, tuple(deletion.partitions))
     return answered(broker.groups.submit(event), deletion.response)

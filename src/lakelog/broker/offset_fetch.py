@@ -13,7 +13,7 @@ consumers of every version survive.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from lakelog.broker.call import Call, CloseConnection
@@ -39,9 +39,6 @@ if TYPE_CHECKING:
 
 FIRST_VERSION_BY_ID: Final = 10
 NO_OFFSET: Final = -1
-PARTITIONS_PER_TURN: Final = 5_000
-"""So many partitions are written down before others get their turn."""
-
 ANSWERED_MAX: Final = 1_000_000
 """The most partitions of one answer: "all of this group" can be asked for many times over."""
 
@@ -57,12 +54,12 @@ async def handle(broker: "Broker", call: Call, request: OffsetFetchRequest) -> O
     )
     reading = _Reading(broker, call.version)
     answers = []
-    for group in lifted.groups:
-        if group.group_id in stale or not is_current:
-            answers.append(_failed(group, ErrorCode.NOT_COORDINATOR))
-        else:
-            answers.append(reading.answer(group))
-            await reading.take_turns()
+    async for part in broker.loop_turn.parts(lifted.groups):
+        for group in part:
+            if group.group_id in stale or not is_current:
+                answers.append(_failed(group, ErrorCode.NOT_COORDINATOR))
+            else:
+                answers.append(await reading.answer(group))
     return lower(OffsetFetchResponse(groups=tuple(answers)), call.version, lifted)
 
 
@@ -76,11 +73,11 @@ class _Reading:
     def __init__(self, broker: "Broker", version: int) -> None:
         self._broker = broker
         self._by_id = version >= FIRST_VERSION_BY_ID
+        self._turn = broker.loop_turn
         self._answered = 0
-        self._since_turn = 0
 
-    def answer(self, asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
-        """What one group has committed."""
+    async def answer(self, asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+        """What one group has committed; closes the connection of who asks for too much."""
         group = group_of(self._broker, asked.group_id)
         if isinstance(group, ConsumerGroup):
             code = consumer.judge_fetch(group, member_id=asked.member_id, epoch=asked.member_epoch)
@@ -89,34 +86,31 @@ class _Reading:
         table = self._broker.groups.table(asked.group_id)
         committed = table.offsets.get(asked.group_id, {})
         if asked.topics is None:
-            topics = self._all(committed)
+            topics = await self._all(committed)
         else:
-            topics = [self._named(topic, committed) for topic in asked.topics]
+            topics = [
+                await self._named(topic, committed)
+                async for part in self._turn.parts(asked.topics)
+                for topic in part
+            ]
         return OffsetFetchResponseGroup(asked.group_id, tuple(topics))
 
-    async def take_turns(self) -> None:
-        """Let others go on after much work; close the connection of who asks for too much."""
-        if self._answered > ANSWERED_MAX:
-            raise CloseConnection(f"{self._answered} partitions asked for; at most {ANSWERED_MAX}")
-        if self._since_turn >= PARTITIONS_PER_TURN:
-            self._since_turn = 0
-            await asyncio.sleep(0)
-
-    def _all(
+    async def _all(
         self, committed: Mapping[tuple[bytes, int], CommittedOffset]
     ) -> list[OffsetFetchResponseTopics]:
         by_topic: dict[bytes, list[int]] = {}
         for topic_id, partition in committed:
             by_topic.setdefault(topic_id, []).append(partition)
         made = []
-        for topic_id, partitions in by_topic.items():
-            topic = topic_of(self._broker, topic_id)
-            if topic is not None:
-                found = self._found(topic_id, sorted(partitions), committed)
-                made.append(OffsetFetchResponseTopics(topic_id, found, topic.name))
+        async for part in self._turn.parts(list(by_topic.items())):
+            for topic_id, partitions in part:
+                topic = topic_of(self._broker, topic_id)
+                if topic is not None:
+                    found = await self._found(topic_id, sorted(partitions), committed)
+                    made.append(OffsetFetchResponseTopics(topic_id, found, topic.name))
         return sorted(made, key=lambda topic: topic.name)
 
-    def _named(
+    async def _named(
         self,
         asked: OffsetFetchRequestTopics,
         committed: Mapping[tuple[bytes, int], CommittedOffset],
@@ -130,19 +124,24 @@ class _Reading:
         if topic is None:
             found = tuple(_none(index, missing) for index in asked.partition_indexes)
         else:
-            found = self._found(topic.id, asked.partition_indexes, committed)
+            found = await self._found(topic.id, asked.partition_indexes, committed)
         return OffsetFetchResponseTopics(asked.topic_id, found, asked.name)
 
-    def _found(
+    async def _found(
         self,
         topic_id: bytes,
-        partitions: Iterable[int],
+        partitions: Sequence[int],
         committed: Mapping[tuple[bytes, int], CommittedOffset],
     ) -> tuple[OffsetFetchResponsePartitions, ...]:
-        found = tuple(_partition(index, committed.get((topic_id, index))) for index in partitions)
-        self._answered += len(found)
-        self._since_turn += len(found)
-        return found
+        self._answered += len(partitions)
+        if self._answered > ANSWERED_MAX:
+            raise CloseConnection(f"{self._answered} partitions asked for; at most {ANSWERED_MAX}")
+        found = [
+            _partition(index, committed.get((topic_id, index)))
+            async for part in self._turn.parts(partitions)
+            for index in part
+        ]
+        return tuple(found)
 
 
 def _partition(index: int, committed: CommittedOffset | None) -> OffsetFetchResponsePartitions:

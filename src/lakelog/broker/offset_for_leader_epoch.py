@@ -37,9 +37,11 @@ async def handle(
     """Say where each epoch ends."""
     check_count(topic.partitions for topic in request.topics)
     finder = TopicFinder(broker, Attempt.READING)
+    turn = broker.loop_turn
     found = [
         await finder.find(topic.topic, (asked.partition for asked in topic.partitions))
-        for topic in request.topics
+        async for part in turn.parts(request.topics)
+        for topic in part
     ]
     streams = [
         stream
@@ -51,18 +53,16 @@ async def handle(
     unproven = await unproven_code(
         broker, streams, arrived_s=call.arrived_s, deadline_s=call.arrived_s + PROOF_S_MAX
     )
-    return OffsetForLeaderEpochResponse(
-        topics=tuple(
-            OffsetForLeaderTopicResult(
-                topic=asked.topic,
-                partitions=tuple(
-                    _end(broker, finder, topic, partition, unproven)
-                    for partition in asked.partitions
-                ),
-            )
-            for topic, asked in zip(found, request.topics, strict=True)
-        )
-    )
+    results = []
+    async for judged in turn.parts(list(zip(found, request.topics, strict=True))):
+        for topic, asked in judged:
+            rows = [
+                _end(broker, finder, topic, partition, unproven)
+                async for partitions in turn.parts(asked.partitions)
+                for partition in partitions
+            ]
+            results.append(OffsetForLeaderTopicResult(topic=asked.topic, partitions=tuple(rows)))
+    return OffsetForLeaderEpochResponse(topics=tuple(results))
 
 
 def _end(

@@ -18,6 +18,7 @@ from lakelog.broker.api import dispatch
 from lakelog.broker.broker import Broker, BrokerOptions
 from lakelog.broker.call import Answer, Call, Later
 from lakelog.broker.fetch_sessions import FetchSessions
+from lakelog.broker.loop_turn import LoopTurn
 from lakelog.catalog.birth import TableBirths
 from lakelog.clock import Clock, Entropy, Tasks
 from lakelog.coordinator.coordinator import Coordinator
@@ -186,6 +187,7 @@ class Node:
             metrics=self.metrics,
             options=options.broker,
             fetch_sessions=FetchSessions(world.entropy),
+            loop_turn=LoopTurn(world.clock),
         )
 
     async def _open(self, broker: Broker) -> None:

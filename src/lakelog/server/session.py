@@ -14,9 +14,12 @@ Rules:
 import asyncio
 import functools
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+from msgspec import Struct
 
 from lakelog.broker.call import Answer, Call, CloseConnection, Later, NoAnswer
+from lakelog.broker.loop_turn import is_large, on_thread
 from lakelog.server.answers import Place
 from lakelog.server.flow import SIZE_BYTES, Flow
 from lakelog.server.traffic import Traffic, log
@@ -33,6 +36,8 @@ COALESCED_BYTES_MAX: Final = 4 * 1024
 
 PARKED_APIS: Final = frozenset({ApiKey.FETCH})
 """Requests that only wait and read: nobody needs their outcome once the client is gone."""
+
+Made = TypeVar("Made")
 
 API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
 NO_API: Final = -1
@@ -116,8 +121,11 @@ class Session(Flow):
             outcome = await self.traffic.dispatch(key, call, frame[header.body_start :])
             if isinstance(outcome, Later):
                 self._await_answer(header, outcome, call)
+            elif isinstance(outcome, Struct) and is_large(outcome):
+                # The next request waits: answers that nobody reads must not pile up (R1).
+                self._answer(header, await on_thread(_encoded, header, outcome), call)
             else:
-                self._answer(header, outcome, call)
+                self._answer(header, _encoded(header, outcome), call)
         except (ProtocolError, CloseConnection) as reason:
             self._refuse(reason)
         except asyncio.CancelledError as reason:
@@ -129,8 +137,7 @@ class Session(Flow):
         finally:
             self._current_key = NO_API
 
-    def _answer(self, header: RequestHeader, answer: Answer, call: Call) -> None:
-        parts = _encoded(header, answer)
+    def _answer(self, header: RequestHeader, parts: list[Buffer], call: Call) -> None:
         if self.answers:
             self.answers.reserve(call.request_bytes).parts = parts
         else:
@@ -161,7 +168,7 @@ class Session(Flow):
         self,
         place: Place,
         header: RequestHeader,
-        finish: Callable[[Any], Answer],
+        finish: Callable[[Any], Answer | list[Buffer]],
         arrived_s: float,
         work: "asyncio.Future[Any]",
     ) -> None:
@@ -170,7 +177,11 @@ class Session(Flow):
                 work.exception()  # heard: nobody is left to tell
             return
         try:
-            place.parts = _encoded(header, finish(work.result()))
+            answer = finish(work.result())
+            if isinstance(answer, Struct) and is_large(answer):
+                self._encode_slowly(place, header, answer, arrived_s)
+                return
+            place.parts = answer if isinstance(answer, list) else _encoded(header, answer)
         except (ProtocolError, CloseConnection) as reason:
             self._refuse(reason, place)
         except (Exception, asyncio.CancelledError) as reason:  # noqa: BLE001 - as in _handle
@@ -180,6 +191,15 @@ class Session(Flow):
         if not self.flush_soon:
             self.flush_soon = True
             traffic.loop.call_soon(self.flush)
+
+    def _encode_slowly(
+        self, place: Place, header: RequestHeader, answer: Answer, arrived_s: float
+    ) -> None:
+        """Encode on a thread: nothing pauses that, and it may take as long as the handler (R2)."""
+        encoding = on_thread(_encoded, header, answer)
+        encoding.add_done_callback(
+            functools.partial(self._finished, place, header, _same, arrived_s)
+        )
 
     def _refuse(self, reason: Exception, place: Place | None = None) -> None:
         """End the connection behind the answers that come before."""
@@ -229,5 +249,5 @@ def _uncaught(finish: Callable[[Any], Answer], result: tuple[Any, Exception | No
     return finish(value)
 
 
-def _same(answer: Answer) -> Answer:
+def _same(answer: Made) -> Made:
     return answer
