@@ -51,21 +51,40 @@ APIS: dict[str, range] = {
     "delete_records": range(3),
     "init_producer_id": range(6),
     "offset_for_leader_epoch": range(2, 5),
+    "describe_acls": range(1, 4),
+    "create_acls": range(1, 4),
+    "delete_acls": range(1, 4),
     "describe_configs": range(1, 5),
     "alter_configs": range(3),
+    "alter_replica_log_dirs": range(1, 3),
     "describe_log_dirs": range(1, 6),
     "sasl_authenticate": range(3),
     "create_partitions": range(4),
     "delete_groups": range(3),
+    "elect_leaders": range(3),
     "incremental_alter_configs": range(2),
+    "alter_partition_reassignments": range(2),
+    "list_partition_reassignments": range(1),
     "offset_delete": range(1),
+    "describe_client_quotas": range(2),
+    "alter_client_quotas": range(2),
+    "describe_user_scram_credentials": range(1),
+    "alter_user_scram_credentials": range(1),
+    "describe_quorum": range(3),
+    "update_features": range(3),
     "describe_cluster": range(3),
     "describe_producers": range(1),
+    "unregister_broker": range(1),
+    "describe_transactions": range(1),
+    "list_transactions": range(3),
     "consumer_group_heartbeat": range(2),
     "consumer_group_describe": range(2),
     "list_config_resources": range(2),
     "describe_topic_partitions": range(1),
 }
+
+# Names that other values of ours have already.
+TAKEN = frozenset({"Node"})
 
 WRAPPED = {"error_code": "int16", "timedelta_i32": "int32", "timedelta_i64": "int64"}
 WRAPPED |= {"datetime_i64": "int64"}
@@ -239,7 +258,7 @@ def struct_names(tables: list[MessageTable], counted: Counter[str]) -> dict[tupl
     for table in tables:
         for name in table.structs:
             ours = name
-            if counted[name] > 1:
+            if counted[name] > 1 or name in TAKEN:
                 kind = table.kind.capitalize() if kinds[name] > 1 else ""
                 ours = joined(words(table.api) + kind, name)
             names[table.kind, name] = ours

@@ -8,7 +8,7 @@ from lakelog.wire.apis import APIS, ApiKey
 from lakelog.wire.errors import ProtocolError
 from lakelog.wire.messages.api_versions import ApiVersionsResponse
 
-TRANSACTIONS = (24, 25, 26, 27, 28, 65, 66)
+TRANSACTIONS = (24, 25, 26, 27, 28)
 BETWEEN_BROKERS = (4, 5, 6, 7, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 80, 82)
 
 

@@ -124,10 +124,13 @@ def checked(configs: Mapping[str, str], *, below: Mapping[str, str]) -> dict[str
     fixed = sorted(name for name in configs if name in READ_ONLY)
     if fixed:
         where = ", ".join(
-            f"{name} ({f'set {READ_ONLY[name]} in its file' if READ_ONLY[name] else 'fixed'})"
+            f"{name} ({f'set {READ_ONLY[name]} in the file' if READ_ONLY[name] else 'fixed'})"
             for name in fixed
         )
-        raise InvalidChange(f"Cannot update these configs dynamically: {where}")
+        raise InvalidChange(
+            f"Cannot update these configs dynamically: {where}. The file is the broker's"
+            " configuration file, which is read when it starts."
+        )
     for name in configs:
         if name not in DEFINITIONS:
             raise InvalidConfig(

@@ -11,21 +11,33 @@ from msgspec import Struct
 
 from lakelog.wire.layout import message_versions
 from lakelog.wire.messages import (
+    alter_client_quotas,
     alter_configs,
+    alter_partition_reassignments,
+    alter_replica_log_dirs,
+    alter_user_scram_credentials,
     api_versions,
     consumer_group_describe,
     consumer_group_heartbeat,
+    create_acls,
     create_partitions,
     create_topics,
+    delete_acls,
     delete_groups,
     delete_records,
     delete_topics,
+    describe_acls,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_groups,
     describe_log_dirs,
     describe_producers,
+    describe_quorum,
     describe_topic_partitions,
+    describe_transactions,
+    describe_user_scram_credentials,
+    elect_leaders,
     fetch,
     find_coordinator,
     heartbeat,
@@ -36,6 +48,8 @@ from lakelog.wire.messages import (
     list_config_resources,
     list_groups,
     list_offsets,
+    list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -45,6 +59,8 @@ from lakelog.wire.messages import (
     sasl_authenticate,
     sasl_handshake,
     sync_group,
+    unregister_broker,
+    update_features,
 )
 
 
@@ -71,16 +87,32 @@ class ApiKey(IntEnum):
     DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
+    ALTER_REPLICA_LOG_DIRS = 34
     DESCRIBE_LOG_DIRS = 35
     SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
+    ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
+    LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
+    DESCRIBE_CLIENT_QUOTAS = 48
+    ALTER_CLIENT_QUOTAS = 49
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
+    DESCRIBE_QUORUM = 55
+    UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
+    UNREGISTER_BROKER = 64
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
     LIST_CONFIG_RESOURCES = 74
@@ -137,11 +169,18 @@ MESSAGES: dict[ApiKey, tuple[type[Struct], type[Struct]]] = {
         offset_for_leader_epoch.OffsetForLeaderEpochRequest,
         offset_for_leader_epoch.OffsetForLeaderEpochResponse,
     ),
+    ApiKey.DESCRIBE_ACLS: (describe_acls.DescribeAclsRequest, describe_acls.DescribeAclsResponse),
+    ApiKey.CREATE_ACLS: (create_acls.CreateAclsRequest, create_acls.CreateAclsResponse),
+    ApiKey.DELETE_ACLS: (delete_acls.DeleteAclsRequest, delete_acls.DeleteAclsResponse),
     ApiKey.DESCRIBE_CONFIGS: (
         describe_configs.DescribeConfigsRequest,
         describe_configs.DescribeConfigsResponse,
     ),
     ApiKey.ALTER_CONFIGS: (alter_configs.AlterConfigsRequest, alter_configs.AlterConfigsResponse),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: (
+        alter_replica_log_dirs.AlterReplicaLogDirsRequest,
+        alter_replica_log_dirs.AlterReplicaLogDirsResponse,
+    ),
     ApiKey.DESCRIBE_LOG_DIRS: (
         describe_log_dirs.DescribeLogDirsRequest,
         describe_log_dirs.DescribeLogDirsResponse,
@@ -155,11 +194,44 @@ MESSAGES: dict[ApiKey, tuple[type[Struct], type[Struct]]] = {
         create_partitions.CreatePartitionsResponse,
     ),
     ApiKey.DELETE_GROUPS: (delete_groups.DeleteGroupsRequest, delete_groups.DeleteGroupsResponse),
+    ApiKey.ELECT_LEADERS: (elect_leaders.ElectLeadersRequest, elect_leaders.ElectLeadersResponse),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (
         incremental_alter_configs.IncrementalAlterConfigsRequest,
         incremental_alter_configs.IncrementalAlterConfigsResponse,
     ),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (
+        alter_partition_reassignments.AlterPartitionReassignmentsRequest,
+        alter_partition_reassignments.AlterPartitionReassignmentsResponse,
+    ),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: (
+        list_partition_reassignments.ListPartitionReassignmentsRequest,
+        list_partition_reassignments.ListPartitionReassignmentsResponse,
+    ),
     ApiKey.OFFSET_DELETE: (offset_delete.OffsetDeleteRequest, offset_delete.OffsetDeleteResponse),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: (
+        describe_client_quotas.DescribeClientQuotasRequest,
+        describe_client_quotas.DescribeClientQuotasResponse,
+    ),
+    ApiKey.ALTER_CLIENT_QUOTAS: (
+        alter_client_quotas.AlterClientQuotasRequest,
+        alter_client_quotas.AlterClientQuotasResponse,
+    ),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (
+        describe_user_scram_credentials.DescribeUserScramCredentialsRequest,
+        describe_user_scram_credentials.DescribeUserScramCredentialsResponse,
+    ),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (
+        alter_user_scram_credentials.AlterUserScramCredentialsRequest,
+        alter_user_scram_credentials.AlterUserScramCredentialsResponse,
+    ),
+    ApiKey.DESCRIBE_QUORUM: (
+        describe_quorum.DescribeQuorumRequest,
+        describe_quorum.DescribeQuorumResponse,
+    ),
+    ApiKey.UPDATE_FEATURES: (
+        update_features.UpdateFeaturesRequest,
+        update_features.UpdateFeaturesResponse,
+    ),
     ApiKey.DESCRIBE_CLUSTER: (
         describe_cluster.DescribeClusterRequest,
         describe_cluster.DescribeClusterResponse,
@@ -167,6 +239,18 @@ MESSAGES: dict[ApiKey, tuple[type[Struct], type[Struct]]] = {
     ApiKey.DESCRIBE_PRODUCERS: (
         describe_producers.DescribeProducersRequest,
         describe_producers.DescribeProducersResponse,
+    ),
+    ApiKey.UNREGISTER_BROKER: (
+        unregister_broker.UnregisterBrokerRequest,
+        unregister_broker.UnregisterBrokerResponse,
+    ),
+    ApiKey.DESCRIBE_TRANSACTIONS: (
+        describe_transactions.DescribeTransactionsRequest,
+        describe_transactions.DescribeTransactionsResponse,
+    ),
+    ApiKey.LIST_TRANSACTIONS: (
+        list_transactions.ListTransactionsRequest,
+        list_transactions.ListTransactionsResponse,
     ),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: (
         consumer_group_heartbeat.ConsumerGroupHeartbeatRequest,

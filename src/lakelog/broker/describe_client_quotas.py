@@ -1,0 +1,23 @@
+"""DescribeClientQuotas (48), versions 0 to 1.
+
+There are no quotas, so the list is empty, whatever is asked for.
+"""
+
+from typing import TYPE_CHECKING
+
+from lakelog.broker.call import Call
+from lakelog.wire.messages.describe_client_quotas import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
+
+if TYPE_CHECKING:
+    from lakelog.broker.broker import Broker
+
+
+async def handle(
+    broker: "Broker", call: Call, request: DescribeClientQuotasRequest
+) -> DescribeClientQuotasResponse:
+    """That nobody has one."""
+    del broker, call, request
+    return DescribeClientQuotasResponse(error_message=None)

@@ -1,0 +1,32 @@
+"""DescribeTransactions (65), version 0.
+
+There are no transactions: every transactional id is 105.
+"""
+
+from typing import TYPE_CHECKING
+
+from lakelog.broker.call import Call
+from lakelog.model.errors import ErrorCode
+from lakelog.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    DescribeTransactionsTransactionState,
+)
+
+if TYPE_CHECKING:
+    from lakelog.broker.broker import Broker
+
+
+async def handle(
+    broker: "Broker", call: Call, request: DescribeTransactionsRequest
+) -> DescribeTransactionsResponse:
+    """That nobody has this id."""
+    del broker, call
+    return DescribeTransactionsResponse(
+        transaction_states=tuple(
+            DescribeTransactionsTransactionState(
+                ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transactional_id
+            )
+            for transactional_id in request.transactional_ids
+        )
+    )
