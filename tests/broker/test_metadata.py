@@ -290,3 +290,18 @@ def test_without_the_store_known_topics_are_served_and_others_are_not_called_unk
         assert [topic.error_code for topic in found.topics] == [0, 5]
 
     run(scenario)
+
+
+def test_three_partitions_lead_on_three_brokers_whichever_is_asked() -> None:
+    async def scenario(stage: Stage) -> None:
+        scenes = [await stage.broker(number) for number in (1, 2, 3)]
+        await make(scenes[0].broker.topics, "orders", 3)
+        seen = set()
+        for scene in scenes:
+            await scene.broker.cluster.refresh()
+            answer = await ask(scene, named("orders"))
+            seen.add(tuple(partition.leader_id for partition in answer.topics[0].partitions))
+        (leaders,) = seen
+        assert sorted(leaders) == [1, 2, 3]
+
+    run(scenario)

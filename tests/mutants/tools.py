@@ -2,6 +2,7 @@
 
 from tests.mutants.plant import Plant, plant
 
+ROUTING = ("tests/topics/test_routing.py",)
 BROKER_CONFIGS = ("tests/topics/test_broker_configs.py",)
 
 PLANTS: tuple[Plant, ...] = (
@@ -40,5 +41,26 @@ PLANTS: tuple[Plant, ...] = (
         "settings=__import__('lakelog.topics.settings', fromlist=['x']).settings("
         "key.configs, defaults)",
         tests=BROKER_CONFIGS,
+    ),
+    plant(
+        "leaders by rank alone",
+        "topics/routing.py",
+        " if led[broker] < limit)",
+        ")",
+        tests=ROUTING,
+    ),
+    plant(
+        "one broker too many leads one partition more",
+        "topics/routing.py",
+        "        more -= led[leader] == least\n",
+        "",
+        tests=ROUTING,
+    ),
+    plant(
+        "leaders dealt out in turn",
+        "topics/routing.py",
+        "in ranks[stream % SLOTS] if",
+        "in sorted(led, key=lambda one: (one - stream) % len(led)) if",
+        tests=ROUTING,
     ),
 )

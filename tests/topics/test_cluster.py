@@ -114,7 +114,7 @@ def test_brokers_see_each_other_and_agree_on_leaders() -> None:
         await first.refresh()
         assert [n.id for n in first.nodes()] == [1, 2]
         assert first.nodes() == second.nodes()
-        assert {first.view().leader(stream) for stream in range(50)} == {1, 2}
+        assert {first.view().leader_of_key(str(number)) for number in range(50)} == {1, 2}
         assert first.view() == second.view()
 
     run(scenario)

@@ -1,11 +1,14 @@
 from collections import Counter
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.model.ids import BrokerId
-from lakelog.topics.routing import SLOTS, Node, view, views, zone_of
+from lakelog.model.ids import BrokerId, TopicId
+from lakelog.topics.routing import KEPT_PARTITIONS_MAX, SLOTS, Node, View, view, views, zone_of
+from lakelog.topics.settings import settings
+from lakelog.topics.topic import Span, Topic
 
 ids = st.sets(st.integers(0, 1000), min_size=1, max_size=6)
 
@@ -14,32 +17,83 @@ def node(number: int, rack: str | None = None) -> Node:
     return Node(BrokerId(number), "host", 9092, rack)
 
 
-@given(ids, st.integers(0, 1 << 62))
-def test_a_leader_is_one_of_the_brokers_whatever_their_order(
-    brokers: set[int], stream: int
+def topic(*spans: tuple[int, int, int]) -> Topic:
+    return Topic(
+        name="t",
+        id=TopicId(bytes(16)),
+        spans=tuple(Span(*span) for span in spans),
+        replication_factor=1,
+        configs={},
+        settings=settings({}),
+    )
+
+
+def leaders(brokers: Iterable[int], *spans: tuple[int, int, int]) -> tuple[int, ...]:
+    return view(node(number) for number in brokers).partition_leaders(topic(*spans))
+
+
+@given(ids, st.integers(1, 1 << 62), st.integers(1, 40))
+def test_all_brokers_agree_and_none_leads_two_partitions_more_than_another(
+    brokers: set[int], first: int, count: int
 ) -> None:
-    found = view(node(number) for number in brokers).leader(stream)
-    assert found in brokers
-    assert view(node(number) for number in sorted(brokers, reverse=True)).leader(stream) == found
+    found = leaders(brokers, (0, first, count))
+    assert leaders(sorted(brokers, reverse=True), (0, first, count)) == found
+    shares = Counter(found)
+    assert set(shares) <= brokers
+    assert len(found) == count
+    assert max(shares.values()) - min(shares[number] for number in brokers) <= 1
 
 
-@given(ids, st.integers(1001, 1010))
-def test_a_broker_that_comes_takes_streams_and_moves_no_others(brokers: set[int], new: int) -> None:
-    before = view(node(number) for number in brokers)
-    after = view(node(number) for number in brokers | {new})
-    for slot in range(SLOTS):
-        assert after.leader(slot) in {before.leader(slot), new}
+def test_three_partitions_on_three_brokers_are_one_each() -> None:
+    ours = view(node(number) for number in (1, 2, 3))
+    for first in range(1, 200):
+        assert sorted(ours.partition_leaders(topic((0, first, 3)))) == [1, 2, 3]
 
 
-def test_streams_are_spread_over_the_brokers() -> None:
-    leaders = view(node(number) for number in range(4))
-    shares = Counter(leaders.leader(stream) for stream in range(SLOTS))
+def test_topics_of_one_partition_are_spread_by_hash() -> None:
+    ours = view(node(number) for number in range(4))
+    alone = [ours.partition_leaders(topic((0, stream, 1)))[0] for stream in range(1, SLOTS + 1)]
+    shares = Counter(alone)
     assert all(200 <= shares[BrokerId(number)] <= 320 for number in range(4))
 
 
+@pytest.mark.parametrize(
+    ("brokers", "partitions", "moved_max"), [(3, 3, 0.5), (3, 1_000, 0.36), (10, 1_000, 0.15)]
+)
+def test_when_a_broker_goes_little_moves_but_what_it_led(
+    brokers: int, partitions: int, moved_max: float
+) -> None:
+    all_of_them = view(node(number) for number in range(brokers))
+    but_one = view(node(number) for number in range(brokers - 1))
+    moved = total = 0
+    for turn in range(max(3_000 // partitions, 1)):
+        moving = topic((0, 1 + 7 * turn * partitions, partitions))
+        before, after = map(View.partition_leaders, (all_of_them, but_one), (moving, moving))
+        moved += sum(old != new for old, new in zip(before, after, strict=True))
+        total += partitions
+    assert 1 / brokers <= moved / total < moved_max  # what it led is a share of 1 / brokers
+
+
+def test_a_topic_that_grew_is_spread_as_a_whole() -> None:
+    found = leaders((1, 2, 3), (0, 5, 4), (4, 900, 2))
+    assert Counter(found) == {1: 2, 2: 2, 3: 2}
+
+
+def test_leaders_are_worked_out_once_and_forgotten_when_they_are_too_many() -> None:
+    ours = view([node(1)])
+    huge = topic((0, 1, KEPT_PARTITIONS_MAX // 2))
+    found = ours.partition_leaders(huge)
+    assert ours.partition_leaders(huge) is found
+    ours.partition_leaders(topic((0, 7, KEPT_PARTITIONS_MAX // 2)))
+    ours.partition_leaders(topic((0, 1, 1)))
+    again = ours.partition_leaders(huge)
+    assert again is not found
+    assert again == found
+
+
 def test_names_have_leaders_too() -> None:
-    leaders = view(node(number) for number in range(3))
-    assert {leaders.leader_of_key(f"group-{number}") for number in range(100)} == {0, 1, 2}
+    ours = view(node(number) for number in range(3))
+    assert {ours.leader_of_key(f"group-{number}") for number in range(100)} == {0, 1, 2}
 
 
 @given(ids, st.text(max_size=5))
@@ -74,5 +128,5 @@ def test_a_zone_sees_its_own_brokers_and_everybody_else_sees_all() -> None:
     found = views(nodes)
     assert set(found) == {None, "a", "b"}
     assert [n.id for n in found["a"].nodes] == [1, 2]
-    assert {found["b"].leader(stream) for stream in range(50)} == {3}
+    assert set(found["b"].partition_leaders(topic((0, 1, 50)))) == {3}
     assert [n.id for n in found[None].nodes] == [1, 2, 3, 4]

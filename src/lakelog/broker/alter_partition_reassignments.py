@@ -55,8 +55,7 @@ def _answer(
     index = asked.partition_index
     if isinstance(topic, ErrorCode):
         return ReassignablePartitionResponse(index, topic, None)
-    stream = topic.stream(index)
-    if stream is None:
+    if topic.stream(index) is None:
         return ReassignablePartitionResponse(
             index,
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -64,6 +63,6 @@ def _answer(
         )
     if asked.replicas is None:
         return ReassignablePartitionResponse(index, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None)
-    if asked.replicas == (view.leader(stream),):
+    if asked.replicas == (view.partition_leaders(topic)[index],):
         return ReassignablePartitionResponse(index, error_message=None)
     return ReassignablePartitionResponse(index, ErrorCode.INVALID_REPLICA_ASSIGNMENT, NOT_ASSIGNED)

@@ -60,10 +60,11 @@ async def _sizes(
     broker: "Broker", view: "View", topic: "Topic", partitions: Sequence[int]
 ) -> tuple[DescribeLogDirsPartition, ...]:
     found = []
+    leaders = view.partition_leaders(topic)
     async for part in broker.loop_turn.parts(partitions):
         for partition in part:
             stream = topic.stream(partition)
-            if stream is not None and view.leader(stream) == broker.node_id:
+            if stream is not None and leaders[partition] == broker.node_id:
                 facts = broker.log.facts(stream)
                 size_bytes = 0 if facts is None else facts.live_bytes
                 found.append(DescribeLogDirsPartition(partition, size_bytes))

@@ -125,10 +125,9 @@ def _shown(
     topic: "Topic", view: "View", start: int, end: int
 ) -> DescribeTopicPartitionsResponseTopic:
     partitions = []
+    leaders = view.partition_leaders(topic)
     for partition in range(start, end):
-        stream = topic.stream(partition)
-        assert stream is not None, (topic.name, partition)
-        leader = view.leader(stream)
+        leader = leaders[partition]
         partitions.append(
             DescribeTopicPartitionsResponsePartition(
                 partition_index=partition,

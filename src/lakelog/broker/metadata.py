@@ -243,9 +243,8 @@ class _Answers:
 
     async def _partitions(self, topic: "Topic") -> tuple[MetadataResponsePartition, ...]:
         found: list[MetadataResponsePartition] = []
-        async for streams in self._turn.parts(topic.streams()):
-            for stream in streams:
-                leader = self.view.leader(stream)
+        async for leaders in self._turn.parts(self.view.partition_leaders(topic)):
+            for leader in leaders:
                 alone = (leader,)
                 found.append(
                     MetadataResponsePartition(0, len(found), leader, LEADER_EPOCH, alone, alone)
