@@ -38,10 +38,12 @@ async def handle(
     finder = TopicFinder(broker, Attempt.READING)
     view = broker.cluster.view(call.client_id)
     responses = []
-    for asked in request.topics:
-        found = await finder.find(asked.name)
-        partitions = tuple(_answer(view, found, partition) for partition in asked.partitions)
-        responses.append(ReassignableTopicResponse(asked.name, partitions))
+    async for part in broker.loop_turn.parts(request.topics):
+        for asked in part:
+            named = [partition.partition_index for partition in asked.partitions]
+            found = await finder.find(asked.name, named)
+            partitions = tuple(_answer(view, found, partition) for partition in asked.partitions)
+            responses.append(ReassignableTopicResponse(asked.name, partitions))
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_message=None,

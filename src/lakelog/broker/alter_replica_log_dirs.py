@@ -32,13 +32,14 @@ async def handle(
     results = []
     for directory in request.dirs:
         is_ours = directory.path == broker.log.url
-        for asked in directory.topics:
-            found = await finder.find(asked.name)
-            partitions = tuple(
-                AlterReplicaLogDirPartitionResult(partition, _code(found, partition, is_ours))
-                for partition in asked.partitions
-            )
-            results.append(AlterReplicaLogDirTopicResult(asked.name, partitions))
+        async for part in broker.loop_turn.parts(directory.topics):
+            for asked in part:
+                found = await finder.find(asked.name, asked.partitions)
+                partitions = tuple(
+                    AlterReplicaLogDirPartitionResult(partition, _code(found, partition, is_ours))
+                    for partition in asked.partitions
+                )
+                results.append(AlterReplicaLogDirTopicResult(asked.name, partitions))
     return AlterReplicaLogDirsResponse(results=tuple(results))
 
 

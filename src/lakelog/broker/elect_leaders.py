@@ -37,10 +37,11 @@ async def handle(
     check_count(topic.partitions for topic in asked)
     finder = TopicFinder(broker, Attempt.READING)
     results = []
-    for topic in asked:
-        found = await finder.find(topic.topic)
-        partitions = tuple(_result(found, partition) for partition in topic.partitions)
-        results.append(ReplicaElectionResult(topic.topic, partitions))
+    async for part in broker.loop_turn.parts(asked):
+        for topic in part:
+            found = await finder.find(topic.topic, topic.partitions)
+            partitions = tuple(_result(found, partition) for partition in topic.partitions)
+            results.append(ReplicaElectionResult(topic.topic, partitions))
     return ElectLeadersResponse(replica_election_results=tuple(results))
 
 
