@@ -288,6 +288,9 @@ class KnownTopics:
             raise self.failure
         self.by_name.update(self.unseen)
 
+    async def create(self, name: str, **_: object) -> Topic:
+        raise Unavailable(f"{name} cannot be made here")
+
 
 @dataclass
 class Options:

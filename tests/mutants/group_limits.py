@@ -127,4 +127,21 @@ BUDGET: tuple[Plant, ...] = (
     ),
 )
 
-PLANTS: tuple[Plant, ...] = TIME + PARTS + COMMITS + BUDGET
+OFFSETS_TOPIC: tuple[Plant, ...] = (
+    plant(
+        "a lone batch is written to an internal topic",
+        "broker/lone_batch.py",
+        " or not is_writable(topic.name, call):",
+        ":",
+        tests=("tests/broker/test_offsets_topic.py",),
+    ),
+    plant(
+        "patterns match internal topics",
+        "coordinator/plan.py",
+        "topics.keys() - INTERNAL_TOPICS",
+        "topics",
+        tests=("tests/broker/test_offsets_topic.py",),
+    ),
+)
+
+PLANTS: tuple[Plant, ...] = TIME + PARTS + COMMITS + BUDGET + OFFSETS_TOPIC

@@ -14,6 +14,7 @@ from lakelog.broker.admission import is_admitted
 from lakelog.broker.call import Answer, Call, Later
 from lakelog.broker.errors import Attempt, failure_code, verdict_code
 from lakelog.broker.inspection import is_slow
+from lakelog.broker.offsets_topic import is_writable
 from lakelog.domain.outcomes import Verdict
 from lakelog.log.values import Settled
 from lakelog.model.failures import Failure
@@ -99,7 +100,7 @@ def _accepted(
         topic = broker.topics.cached(topic_data.name)
     partition = topic_data.partition_data[0]
     data = partition.records
-    if topic is None or data is None or is_slow(data):
+    if topic is None or data is None or is_slow(data) or not is_writable(topic.name, call):
         return None
     stream = topic.stream(partition.index)
     if stream is None:

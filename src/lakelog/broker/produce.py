@@ -29,6 +29,7 @@ from lakelog.broker.lone_batch import (
     hand_over_alone,
 )
 from lakelog.broker.lookup import TopicFinder, check_count
+from lakelog.broker.offsets_topic import is_writable
 from lakelog.domain.outcomes import Verdict
 from lakelog.log.values import Appended, Settled
 from lakelog.model.errors import ErrorCode
@@ -125,6 +126,8 @@ class _Production:
         topic: Topic | ErrorCode = await self.finder.find(name_or_id, asked)
         row: list[PartitionProduceResponse] = []
         self.rows.append(row)
+        if not isinstance(topic, ErrorCode) and not is_writable(topic.name, self.call):
+            topic = ErrorCode.INVALID_TOPIC_EXCEPTION
         if isinstance(topic, ErrorCode):
             for partition in topic_data.partition_data:
                 self._refuse(row, partition, _refusal(partition.index, topic))

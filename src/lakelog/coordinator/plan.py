@@ -17,7 +17,7 @@ from lakelog.groups.consumer import (
 from lakelog.groups.events import Resolved, Target, TopicsChanged
 from lakelog.groups.patterns import PatternError, compile_pattern, matching
 from lakelog.groups.state import ConsumerGroup
-from lakelog.model.ids import TopicId
+from lakelog.model.ids import INTERNAL_TOPICS, TopicId
 
 Topics = Mapping[str, tuple[TopicId, int]]
 """By name: a topic's id and its number of partitions."""
@@ -69,7 +69,7 @@ def _resolutions(group: ConsumerGroup, topics: Topics) -> tuple[Resolved, ...]:
 
 def _matching(pattern: str, topics: Topics) -> tuple[str, ...]:
     try:
-        return matching(compile_pattern(pattern), topics)
+        return matching(compile_pattern(pattern), topics.keys() - INTERNAL_TOPICS)
     except PatternError:
         # Another broker let it in; one that cannot read it finds nothing, and says so once.
         return ()

@@ -30,3 +30,9 @@ NO_PRODUCER: Final = ProducerId(-1)
 ZERO_TOPIC_ID: Final = TopicId(bytes(16))
 LEADER_EPOCH: Final = 0
 """The one leader epoch there is: nothing is ever truncated (rows 58 to 60)."""
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+"""The topic in which Kafka keeps groups."""
+
+INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
+"""Names of topics that are the brokers' own: patterns do not match them, clients do not write."""

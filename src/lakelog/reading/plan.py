@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lakelog.model.failures import Failure
+from lakelog.model.ids import INTERNAL_TOPICS
 from lakelog.reading.entries import Entries
 from lakelog.reading.filters import EVERYTHING, Filters
 from lakelog.reading.options import ASSIGN, ENDING_OFFSETS, STARTING_OFFSETS, SUBSCRIBE
@@ -117,7 +118,7 @@ def chosen_partitions(wanted: Topics, topics: Iterable[TopicStreams]) -> tuple[P
     match wanted:
         case Matching(pattern=pattern):
             found = re.compile(pattern)
-            names = [name for name in sorted(known) if found.search(name)]
+            names = [name for name in sorted(known.keys() - INTERNAL_TOPICS) if found.search(name)]
             return tuple(one for name in names for one in _partitions(known[name]))
         case Subscribed(topics=names):
             _check_known(SUBSCRIBE, names, known)

@@ -16,7 +16,7 @@ from lakelog.domain.events import Commit, Kind, decode_event
 from lakelog.log.placed import BatchRule
 from lakelog.log.writes import ObjectPlace, WriteRequest, WrittenDomain
 from lakelog.model.failures import Corrupt, Refused
-from lakelog.model.ids import TopicId
+from lakelog.model.ids import INTERNAL_TOPICS, TopicId
 from lakelog.records.acceptance import TimestampType
 from lakelog.topics.topic import Topic
 
@@ -50,7 +50,7 @@ class WriteIndex:
         """
         await self._broker.topics.current()
         await create_missing(self._broker, list(names))
-        wanted = frozenset(names)
+        wanted = frozenset(names) - INTERNAL_TOPICS
         return [
             (topic, [self._log.domain_of(stream) for stream in topic.streams()])
             for topic in await self._broker.topics.all()

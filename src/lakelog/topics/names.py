@@ -3,10 +3,11 @@
 import re
 from typing import Final
 
+from lakelog.model.ids import INTERNAL_TOPICS
 from lakelog.topics.failures import InvalidTopic
 
 LENGTH_MAX: Final = 249
-INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+INTERNAL: Final = INTERNAL_TOPICS
 """Names that clients take for the broker's own topics; they are never made by accident."""
 
 CLUSTER_METADATA: Final = "__cluster_metadata"
