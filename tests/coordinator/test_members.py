@@ -242,19 +242,21 @@ def test_a_large_assignment_goes_in_parts_and_arrives_whole() -> None:
     play(scenario, options=DELAYED)
 
 
-def test_what_is_larger_than_an_event_may_be_is_refused() -> None:
+def test_what_fits_into_no_record_goes_in_parts_and_what_is_beyond_all_is_refused() -> None:
     async def scenario(stage: Stage) -> None:
         broker = await stage.broker()
         member = await stable(broker)
-        huge = (("range", bytes(9 << 20)),)
+        huge = (("range", bytes(1_100_000)),)
         answer = await broker.join(join_ask(member.member_id, protocols=huge))
-        assert answer.code is ErrorCode.UNKNOWN_SERVER_ERROR
-        one = sync_ask(member.member_id, 1, (member.member_id, bytes(700_000)))
-        assert (await broker.sync(one)).code is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert answer.code is ErrorCode.NONE
         many = [(f"m{number}", bytes(300_000)) for number in range(30)]
-        answer_many = await broker.sync(sync_ask(member.member_id, 1, *many))
+        answer_many = await broker.sync(sync_ask(member.member_id, 2, *many))
         assert answer_many.code is ErrorCode.UNKNOWN_SERVER_ERROR
+        one = sync_ask(member.member_id, 2, (member.member_id, bytes(1_700_000)))
+        synced = await broker.sync(one)
+        assert (synced.code, len(synced.assignment)) == (ErrorCode.NONE, 1_700_000)
         assert len(stage.written(Sync)) == 1
+        assert len(stage.written_parts()) > 2
 
     play(scenario)
 

@@ -139,7 +139,9 @@ class Members:
             assignments=() if is_follower else ask.assignments,
         )
         attempt = 1 + self._entropy.below(1 << 62)
-        return sync_parts(event, bytes_max=self._options.sync_part_bytes_max, attempt=attempt)
+        bytes_max = self._options.sync_part_bytes_max
+        # One assignment that fits into no part goes as it is: any event may exceed a record.
+        return sync_parts(event, bytes_max=bytes_max, attempt=attempt) or (event,)
 
     def _synced(
         self,
