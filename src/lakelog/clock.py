@@ -8,8 +8,11 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import Coroutine
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, Protocol
+
+_BEGAN_NS: Final = time.time_ns()
+"""Tells one process from an earlier one with its number."""
 
 
 class Clock(Protocol):
@@ -20,6 +23,16 @@ class Clock(Protocol):
 
     def monotonic_s(self) -> float:
         """Seconds from some start; never goes back. Deadlines and durations use this."""
+
+
+class Uptime(Protocol):
+    """How long this machine has been running: what nobody can set."""
+
+    def boot(self) -> str:
+        """A name for the time since the machine was started, unique."""
+
+    def uptime_s(self) -> float:
+        """Seconds since then, those in which it was suspended included where it counts them."""
 
 
 class Entropy(Protocol):
@@ -42,6 +55,27 @@ class SystemClock:
     def monotonic_s(self) -> float:
         """Seconds from some start; never goes back."""
         return time.monotonic()
+
+
+class SystemUptime:
+    """What the kernel counts."""
+
+    def __init__(self) -> None:
+        try:
+            with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+                self._boot = file.read().strip()
+        except OSError:
+            # Not Linux: what is counted is known to be the same only in this process.
+            self._boot = f"process-{os.getpid()}-{_BEGAN_NS}"
+
+    def boot(self) -> str:
+        """A name for the time since the machine was started, unique."""
+        return self._boot
+
+    def uptime_s(self) -> float:
+        """Seconds since then. Linux counts a suspend here and not in its monotonic clock."""
+        counted = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+        return time.clock_gettime(counted)
 
 
 class SystemEntropy:
@@ -69,6 +103,20 @@ class SeededEntropy:
     def below(self, bound: int) -> int:
         """A number in [0, bound) of the seed's stream."""
         return self._random.randrange(bound)
+
+
+async def agreed_now_ms(
+    clock: Clock, skew_ms: Callable[[], Awaitable[int]], *, skew_max_ms: int
+) -> int | None:
+    """The time, if it may be used to delete what is old (rule 20); else None.
+
+    The clock is read before and after the comparison: one that jumps and comes back between
+    reading and comparing would be found right.
+    """
+    before_ms = clock.now_ms()
+    apart_ms = await skew_ms()
+    moved_ms = clock.now_ms() - before_ms
+    return before_ms if max(abs(apart_ms), abs(moved_ms)) <= skew_max_ms else None
 
 
 class Tasks:

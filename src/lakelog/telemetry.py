@@ -139,6 +139,9 @@ class Metrics:
         self.producer_bytes_max = Gauge(
             "lakelog_producer_bytes_max", "The most that may be remembered", ["domain"], **made
         )
+        self.clock_skew = Gauge(
+            "lakelog_clock_skew_seconds", "How far the clock is behind the object store's", **made
+        )
         self.unavailable = Counter(
             "lakelog_unavailable", "Failures of a store, by store", ["store"], **made
         )

@@ -19,6 +19,7 @@ PAGES = (
     *(("groups", name) for name in ("list", "describe", "delete", "seek")),
     *(("tables", name) for name in ("list", "describe", "snapshots", "offsets", "at")),
     ("admin", "index"),
+    ("admin", "clock"),
     ("config", "check"),
     ("config", "show"),
 )

@@ -118,6 +118,25 @@ def test_what_expired_too_long_ago_goes_and_the_rest_stays() -> None:
     run(work)
 
 
+def test_a_clock_that_is_not_believed_forgets_nothing() -> None:
+    """Rule 20: a clock that is ahead would forget what is young."""
+
+    async def wrong() -> bool:
+        return False
+
+    async def work(stage: Stage) -> None:
+        topic = stage.topic(1, history_ms=0)
+        await stage.expire(topic, 1)
+        trusted, stage.upkeep.is_clock_right = stage.upkeep.is_clock_right, wrong
+        await stage.upkeep.apply_once()
+        assert await stage.known(topic) == [1]
+        stage.upkeep.is_clock_right = trusted
+        await stage.upkeep.apply_once()
+        assert await stage.known(topic) == []
+
+    run(work)
+
+
 def test_a_history_is_looked_at_once_in_a_while() -> None:
     async def work(stage: Stage) -> None:
         topic = stage.topic(1, history_ms=0)

@@ -40,6 +40,12 @@ class HandClock(SystemClock):
     def now_ms(self) -> int:
         return self.ms
 
+    def boot(self) -> str:
+        return "one"
+
+    def uptime_s(self) -> float:
+        return self.ms / 1000  # the machine ran all the while
+
 
 class Disk:
     """A data directory: the stores of one broker that is started and stopped, or killed."""
@@ -87,7 +93,7 @@ class Life:
         clock = self._disk.clock
         self.store = await SqliteMetadataStore.open(self._disk.metadata, clock)
         directory = self._disk.root / "objects"
-        self.objects = await LocalObjectStore.open(directory, clock, SystemEntropy())
+        self.objects = await LocalObjectStore.open(directory, clock, SystemEntropy(), uptime=clock)
         identity = Identity("c", 0, self._writer)
         self.replica = Replica(identity, self.store, self.objects, clock, self._options)
         fresh = self._disk.lives == 1

@@ -18,6 +18,7 @@ class Parts:
 
     def __init__(self) -> None:
         self.broker: str | None = None
+        self.clock: str | None = None
         self.registry = CollectorRegistry()
         Counter("things", "Things", registry=self.registry).inc(3)
 
@@ -36,7 +37,7 @@ async def pages(parts: Parts) -> AsyncIterator[int]:
         serving = asyncio.create_task(
             serve_pages(
                 listening,
-                checks={"broker": lambda: parts.broker},
+                checks={"broker": lambda: parts.broker, "clock": lambda: parts.clock},
                 registry=parts.registry,
                 index_of=parts.index_of,
                 clock=SystemClock(),
@@ -55,6 +56,18 @@ async def fetched(port: int, path: str) -> tuple[int, bytes]:
     writer.close()
     await writer.wait_closed()
     return int(head.split()[1]), body
+
+
+def test_a_clock_that_is_wrong_is_told_by_a_broker_that_stays_ready() -> None:
+    async def scenario() -> None:
+        parts = Parts()
+        parts.clock = "the clock is 2592000 s ahead"
+        async with pages(parts) as port:
+            code, body = await fetched(port, "/readyz")
+            assert code == 200
+            assert json.loads(body)["parts"]["clock"]["reason"] == parts.clock
+
+    asyncio.run(scenario())
 
 
 def test_a_broker_that_stops_is_alive_but_not_ready_and_says_why() -> None:

@@ -3,6 +3,7 @@
 from tests.mutants.plant import Plant, plant
 
 STARTS = ("tests/domain/test_start_check.py",)
+CLOCKS = ("tests/objects/test_local_clock.py",)
 
 LOST_METADATA: tuple[Plant, ...] = (
     plant(
@@ -80,4 +81,44 @@ LOST_METADATA: tuple[Plant, ...] = (
     ),
 )
 
-PLANTS = LOST_METADATA
+CLOCK_JUMPS: tuple[Plant, ...] = (
+    plant(
+        "a directory's clock is always right",
+        "objects/local_clock.py",
+        "            return -ahead_ms\n",
+        "            return 0\n",
+        tests=("tests/log/test_clock_jumps.py",),
+    ),
+    plant(
+        "a clock that jumped is noted as good",
+        "objects/local_clock.py",
+        "        if ahead_ms > self._jump_max_ms and not self._is_settled(good, now):\n",
+        "        if ahead_ms > self._jump_max_ms and not self._is_settled(good, now):\n"
+        "            self._note(now)\n",
+        tests=CLOCKS,
+    ),
+    plant(
+        "a clock that jumped settles in the same boot",
+        "objects/local_clock.py",
+        "        if good.boot == now.boot:\n",
+        "        if not good.boot:\n",
+        tests=CLOCKS,
+    ),
+    plant(
+        "a clock that moves while it settles is believed",
+        "objects/local_clock.py",
+        "        if since is None or abs(now.time_ms - since.time_ms - ran_s * 1000)"
+        " > self._jump_max_ms:\n",
+        "        if since is None:\n",
+        tests=CLOCKS,
+    ),
+    plant(
+        "a clock is read only after it was compared",
+        "clock.py",
+        "    moved_ms = clock.now_ms() - before_ms\n",
+        "    moved_ms = 0\n",
+        tests=CLOCKS,
+    ),
+)
+
+PLANTS = LOST_METADATA + CLOCK_JUMPS

@@ -160,6 +160,25 @@ def test_a_node_says_whether_it_is_starting_serving_or_stopping() -> None:
     asyncio.run(scenario())
 
 
+def test_a_clock_that_is_not_believed_is_told_and_counted_but_is_no_reason_to_leave() -> None:
+    class Jumped(MemoryObjectStore):
+        async def clock_skew_ms(self) -> int:
+            return -7_200_000
+
+    async def scenario() -> None:
+        clock = SystemClock()
+        objects = Jumped(clock)
+        node = Node(World(MemoryMetadataStore(clock), objects, clock, SystemEntropy()), OPTIONS)
+        told = node.checks()["clock"]
+        assert told() is None
+        await node._objects.clock_skew_ms()
+        assert "7200 s ahead" in str(told())
+        assert "lakelog admin clock --accept" in str(told())
+        assert node.metrics.registry.get_sample_value("lakelog_clock_skew_seconds") == -7200
+
+    asyncio.run(scenario())
+
+
 def test_a_store_that_breaks_its_promises_is_refused_before_anything_is_founded() -> None:
     class Forgetful(MemoryObjectStore):
         async def put(self, key: str, parts: Sequence[Buffer]) -> None:

@@ -73,7 +73,13 @@ async def open_world(options: Options) -> AsyncIterator[World]:
     clock, entropy = SystemClock(), SystemEntropy()
     store = await open_metadata(options.metadata_url(), clock)
     try:
-        objects = await open_objects(options.objects_url(), options.objects.options, clock, entropy)
+        objects = await open_objects(
+            options.objects_url(),
+            options.objects.options,
+            clock,
+            entropy,
+            clock_jump_max_ms=options.objects.clock_jump_max_ms,
+        )
         try:
             yield World(store, objects, clock, entropy)
         finally:

@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from lakelog.catalog.port import TOPIC_ID_PROPERTY, DataFileView, Replacement, TableName, Tables
-from lakelog.clock import Clock
+from lakelog.clock import Clock, agreed_now_ms
 from lakelog.compaction.ports import LogIndex, StreamRange, TopicView
 from lakelog.compaction.waits import reading, writing
+from lakelog.log.options import CLOCK_HINT
 from lakelog.log.table_end import read_end
 from lakelog.model.failures import Failure
 from lakelog.objects.port import ObjectStore
@@ -124,20 +125,23 @@ class TableRetention:
         self._clock = clock
         self._options = options
         self._ages: OrderedDict[str, Age] = OrderedDict()
+        self._now_ms = 0
+        """The time that this pass judges by: the clock was found right then."""
         self._removed: list[DataFileView] = []
         self._problems: list[str] = []
 
     async def apply_once(self) -> RetentionReport:
         """One pass over all topics; `Unavailable` when the broker does not answer."""
         self._removed, self._problems = [], []
-        skew = self._objects.clock_skew_ms()
-        if (
-            abs(await reading(skew, limit_s=self._options.object_s))
-            > self._options.clock_skew_max_ms
-        ):
-            event(_log, "clock_differs", logging.ERROR, hint="set the clock; retention waits")
+        agreed = agreed_now_ms(
+            self._clock, self._objects.clock_skew_ms, skew_max_ms=self._options.clock_skew_max_ms
+        )
+        now_ms = await reading(agreed, limit_s=self._options.object_s)
+        if now_ms is None:
+            event(_log, "clock_differs", logging.ERROR, hint=f"retention waits; {CLOCK_HINT}")
             self._problems.append("the clock differs from the object store's: nothing is removed")
             return self._report()
+        self._now_ms = now_ms
         for topic in await self._topics():
             if topic.table_retention_ms < 0:
                 continue
@@ -188,7 +192,7 @@ class TableRetention:
         """What goes from a partition, by the setting as it is now."""
         found = self._tables.files(name, partition=partition, start=0, end=first_start)
         files = await reading(found, limit_s=self._options.table_s)
-        bounds = bounds_of(topic, first_start=first_start, now_ms=self._clock.now_ms())
+        bounds = bounds_of(topic, first_start=first_start, now_ms=self._now_ms)
         aged = await self._aged(files[: self._options.files_max], bounds)
         planned = plan_removal(aged, bounds, files_max=self._options.files_max)
         if not planned:
@@ -196,7 +200,7 @@ class TableRetention:
         now = [one for one in await self._topics() if one.topic_id == topic.topic_id]
         if not now or now[0].table_retention_ms < 0:
             return ()
-        bounds = bounds_of(now[0], first_start=first_start, now_ms=self._clock.now_ms())
+        bounds = bounds_of(now[0], first_start=first_start, now_ms=self._now_ms)
         return plan_removal(aged, bounds, files_max=len(planned))
 
     async def _aged(

@@ -13,6 +13,7 @@ from typing import Final
 from lakelog.coordinator.options import GroupOptions
 from lakelog.domain.options import DomainOptions
 from lakelog.log.options import LogOptions
+from lakelog.objects.local_clock import JUMP_MAX_MS
 from lakelog.server.address import Address
 from lakelog.server.options import ServerOptions
 from lakelog.topics.cluster import DOMAINS_MAX
@@ -82,6 +83,11 @@ class ObjectsSection:
 
     url: str = ""  # empty: a directory in the data directory
     options: Mapping[str, str] = field(default_factory=dict)  # region, endpoint, keys, …
+    clock_jump_max_ms: int = JUMP_MAX_MS  # in a directory: further, and what is old is kept
+
+    def __post_init__(self) -> None:
+        if self.clock_jump_max_ms <= 0:
+            raise ValueError("clock_jump_max_ms must be greater than 0")
 
 
 @dataclass(frozen=True, slots=True)

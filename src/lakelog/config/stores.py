@@ -10,6 +10,7 @@ from typing import Final
 from lakelog.clock import Clock, Entropy
 from lakelog.meta.port import MetadataStore
 from lakelog.model.failures import Refused
+from lakelog.objects.local_clock import JUMP_MAX_MS
 from lakelog.objects.port import ObjectStore
 
 REMOTE_SCHEMES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss", "azure")
@@ -32,7 +33,12 @@ async def open_metadata(url: str, clock: Clock) -> MetadataStore:
 
 
 async def open_objects(
-    url: str, options: Mapping[str, str], clock: Clock, entropy: Entropy
+    url: str,
+    options: Mapping[str, str],
+    clock: Clock,
+    entropy: Entropy,
+    *,
+    clock_jump_max_ms: int = JUMP_MAX_MS,
 ) -> ObjectStore:
     """The object store of that URL, with the options of its kind; raises `Refused`."""
     scheme, _, rest = url.partition(":")
@@ -43,7 +49,10 @@ async def open_objects(
     if scheme == "file" and rest:
         from lakelog.objects.local import LocalObjectStore  # noqa: PLC0415 - only who asks for it
 
-        return await LocalObjectStore.open(Path(rest.removeprefix("//")), clock, entropy)
+        path = Path(rest.removeprefix("//"))
+        return await LocalObjectStore.open(
+            path, clock, entropy, clock_jump_max_ms=clock_jump_max_ms
+        )
     if scheme in REMOTE_SCHEMES:
         from lakelog.objects.remote import open_remote  # noqa: PLC0415 - only who asks for it
 

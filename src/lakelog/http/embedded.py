@@ -1,5 +1,6 @@
 """The HTTP port as part of a broker: pages, health and server put together."""
 
+import math
 import socket
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,8 +14,8 @@ from lakelog.http.app import IndexOf, Pages, make_app
 from lakelog.http.health import PATIENCE_S, Check, Health
 from lakelog.http.service import serve
 
-IMPATIENT: Final = "broker"
-"""The part whose state counts at once: a broker that starts or stops is not ready."""
+PATIENCES_S: Final = {"broker": 0.0, "clock": math.inf}
+"""A broker that starts or stops is not ready at once; a clock that is wrong is only told."""
 
 
 async def serve_pages(
@@ -29,7 +30,7 @@ async def serve_pages(
     """Serve the pages, and these routes too, until cancelled."""
     health = Health(clock)
     for name, check in checks.items():
-        health.add(name, check, patience_s=0.0 if name == IMPATIENT else PATIENCE_S)
+        health.add(name, check, patience_s=PATIENCES_S.get(name, PATIENCE_S))
     watching = Tasks()
     watching.spawn(health.watch(), name="health")
     with ThreadPoolExecutor(1, thread_name_prefix="lakelog-metrics") as renderer:

@@ -10,13 +10,13 @@ until the next pass.
 import asyncio
 import logging
 
-from lakelog.clock import Clock
+from lakelog.clock import Clock, agreed_now_ms
 from lakelog.domain.events import ExpireProducers, Horizon
 from lakelog.domain.milestone import when
 from lakelog.domain.replica import Replica
 from lakelog.domain.start_check import wal_keys
 from lakelog.domain.write_event import ExpireWrites
-from lakelog.log.options import LogOptions
+from lakelog.log.options import CLOCK_HINT, LogOptions
 from lakelog.model.failures import Failure
 from lakelog.model.ids import DomainId
 from lakelog.objects.port import ObjectStore
@@ -50,10 +50,12 @@ class Sweeper:
 
     async def sweep_once(self) -> int:
         """One pass; returns how many objects were deleted."""
-        if abs(await self._objects.clock_skew_ms()) > self._options.clock_skew_max_ms:
-            event(_log, "clock_differs", logging.ERROR, hint="set the clock; clean-up waits")
+        now_ms = await agreed_now_ms(
+            self._clock, self._objects.clock_skew_ms, skew_max_ms=self._options.clock_skew_max_ms
+        )
+        if now_ms is None:
+            event(_log, "clock_differs", logging.ERROR, hint=f"clean-up waits; {CLOCK_HINT}")
             return 0
-        now_ms = self._clock.now_ms()
         if now_ms < self._replica.timeline.sweep_after_ms:
             # A5: objects that only the lost part of the log named look like garbage from here.
             until = when(self._replica.timeline.sweep_after_ms)

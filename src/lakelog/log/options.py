@@ -13,6 +13,9 @@ BUFFER_BYTES_MAX: Final = 2 << 30
 """The most that may be accepted and not yet committed: all of it may come to lie in one object,
 whose bytes have numbers of 32 bits."""
 
+CLOCK_HINT: Final = "set the clock, or `lakelog admin clock --accept` if it is right"
+"""What an operator does about a clock that is not believed (rule 20)."""
+
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:

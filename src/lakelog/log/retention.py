@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from lakelog.clock import Clock
+from lakelog.clock import Clock, agreed_now_ms
 from lakelog.domain.events import Trim
 from lakelog.domain.replica import Replica
 from lakelog.domain.state import DomainState
-from lakelog.log.options import LogOptions
+from lakelog.log.options import CLOCK_HINT, LogOptions
 from lakelog.model.failures import Failure
 from lakelog.objects.port import ObjectStore
 from lakelog.telemetry import event
@@ -117,10 +117,13 @@ class Retention:
     async def apply_once(self) -> None:
         """Trim what is too old or too large now."""
         # Rule 20: a clock that is a year ahead would trim every topic for good.
-        if abs(await self._objects.clock_skew_ms()) > self._options.clock_skew_max_ms:
-            event(_log, "clock_differs", logging.ERROR, hint="set the clock; retention waits")
+        now_ms = await agreed_now_ms(
+            self._clock, self._objects.clock_skew_ms, skew_max_ms=self._options.clock_skew_max_ms
+        )
+        if now_ms is None:
+            event(_log, "clock_differs", logging.ERROR, hint=f"retention waits; {CLOCK_HINT}")
             return
         policies = await self._policies()
         await self._replica.prove(arrived_s=self._clock.monotonic_s())
-        while trim := plan_trim(self._replica.state, policies, now_ms=self._clock.now_ms()):
+        while trim := plan_trim(self._replica.state, policies, now_ms=now_ms):
             await self._replica.submit(trim)

@@ -13,10 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
 
-from lakelog.clock import Clock, Entropy
+from lakelog.clock import Clock, Entropy, SystemUptime, Uptime
 from lakelog.model.failures import NotFound, Refused, Unavailable
 from lakelog.model.ranges import ByteRange
 from lakelog.objects.confinement import confined, confined_prefix, whole
+from lakelog.objects.local_clock import JUMP_MAX_MS, LocalClock
 from lakelog.objects.local_files import INCOMING, LocalFiles, RootLost, make_root
 from lakelog.objects.local_reads import ReadTogether
 from lakelog.objects.port import Buffer, ObjectInfo
@@ -35,8 +36,9 @@ ResultT = TypeVar("ResultT")
 class LocalObjectStore:
     """Objects as files below one directory."""
 
-    def __init__(self, root: str, entropy: Entropy) -> None:
+    def __init__(self, root: str, entropy: Entropy, clock: LocalClock) -> None:
         self._root = root
+        self._clock = clock
         self._files = LocalFiles(root)
         # No other process, and no earlier life of this one, uses the same names.
         self._writer = entropy.token(8).hex()
@@ -50,10 +52,19 @@ class LocalObjectStore:
 
     @classmethod
     async def open(
-        cls, directory: Path | str, clock: Clock, entropy: Entropy
+        cls,
+        directory: Path | str,
+        clock: Clock,
+        entropy: Entropy,
+        *,
+        uptime: Uptime | None = None,
+        clock_jump_max_ms: int = JUMP_MAX_MS,
     ) -> "LocalObjectStore":
         """Open the directory or make it; `Refused` says why that cannot be done."""
-        store = cls(_prepared(directory), entropy)
+        root = _prepared(directory)
+        judged = LocalClock(root, clock, uptime or SystemUptime(), jump_max_ms=clock_jump_max_ms)
+        store = cls(root, entropy, judged)
+        await store.clock_skew_ms()  # what comes later is compared with now
         await store._run(
             store._puts, lambda: store._files.sweep(before_s=clock.now_ms() / 1000 - LEFTOVER_S)
         )
@@ -123,8 +134,8 @@ class LocalObjectStore:
             raise Unavailable(f"{self._root}: {error.strerror or error}") from error
 
     async def clock_skew_ms(self) -> int:
-        """Nothing: the directory's clock is this machine's."""
-        return 0
+        """Nothing, unless this machine's clock jumped: the directory has no clock of its own."""
+        return await self._run(self._gets, self._clock.skew_ms)
 
     async def close(self) -> None:
         """Finish what is being written and end the threads."""

@@ -10,6 +10,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +19,14 @@ import msgspec
 from lakelog.catalog.history import SnapshotHistory
 from lakelog.catalog.port import Tables
 from lakelog.catalog.tables import builtin_tables, external_tables
-from lakelog.clock import Clock, Entropy, SystemClock, SystemEntropy, Tasks
+from lakelog.clock import (
+    Clock,
+    Entropy,
+    SystemClock,
+    SystemEntropy,
+    Tasks,
+    agreed_now_ms,
+)
 from lakelog.compaction.history_upkeep import HistoryUpkeep, HistoryUpkeepOptions
 from lakelog.compaction.options import PipelineOptions
 from lakelog.compaction.plan import PlanOptions
@@ -117,7 +125,13 @@ async def open_pipeline(
         meta = await open_metadata(options.metadata_url(), clock)
         stack.push_async_callback(meta.close)
         cluster = await _cluster(meta, options.metadata_url())
-        objects = await open_objects(options.objects_url(), options.objects.options, clock, entropy)
+        objects = await open_objects(
+            options.objects_url(),
+            options.objects.options,
+            clock,
+            entropy,
+            clock_jump_max_ms=options.objects.clock_jump_max_ms,
+        )
         stack.push_async_callback(objects.close)
         index = await _index(options, meta, clock, entropy)
         stack.push_async_callback(index.close)
@@ -146,6 +160,7 @@ async def open_pipeline(
         sweeper = FileSweeper(meta, objects, index, tables, clock, sweeping)
         forgetting = HistoryUpkeepOptions(grace_ms=options.pipeline.grace_ms)
         histories = HistoryUpkeep(SnapshotHistory(meta, clock), index, clock, forgetting)
+        histories.is_clock_right = partial(_is_clock_right, objects, clock, keeping)
         tidy_s = options.pipeline.tidy_s
         yield Running(pipeline, engine, retention, histories, sweeper, clock, spark, tidy_s)
 
@@ -222,6 +237,11 @@ async def _keep_tidy(running: Running) -> None:
             event(log, "tidied", rows=removed.rows, files=removed.files, objects=swept.deleted)
         for problem in (*removed.problems, *forgotten.problems, *swept.problems):
             event(log, "upkeep_problem", logging.WARNING, reason=problem)
+
+
+async def _is_clock_right(objects: ObjectStore, clock: Clock, keeping: RetentionOptions) -> bool:
+    skew_max_ms = keeping.clock_skew_max_ms
+    return await agreed_now_ms(clock, objects.clock_skew_ms, skew_max_ms=skew_max_ms) is not None
 
 
 async def _cluster(meta: MetadataStore, url: str) -> ClusterRecord:

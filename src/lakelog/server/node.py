@@ -20,13 +20,13 @@ from lakelog.broker.call import Answer, Call, Later
 from lakelog.broker.fetch_sessions import FetchSessions
 from lakelog.broker.loop_turn import LoopTurn
 from lakelog.catalog.birth import TableBirths
-from lakelog.clock import Clock, Entropy, Tasks
+from lakelog.clock import Clock, Entropy, Tasks, agreed_now_ms
 from lakelog.coordinator.coordinator import Coordinator
 from lakelog.coordinator.options import GroupOptions
 from lakelog.domain.options import DomainOptions
 from lakelog.domain.replica import Identity, Replica
 from lakelog.log.log import Log
-from lakelog.log.options import LogOptions
+from lakelog.log.options import CLOCK_HINT, LogOptions
 from lakelog.meta import keys
 from lakelog.meta.port import MetadataStore
 from lakelog.model.failures import Failure, NotFound, Unavailable
@@ -57,6 +57,9 @@ from lakelog.wire.apis import ApiKey
 
 KERNELS_AFTER_BYTES: Final = 8 << 20
 """The compiled kernels cost a second and 100 MB, so they wait for real traffic."""
+
+CLOCK: Final = "clock"
+"""The part that is no reason to send clients elsewhere: just nothing old is deleted."""
 
 CLOSE_S: Final = 10.0
 """How long the last commit and the good-byes to the stores may take."""
@@ -283,6 +286,7 @@ class Node:
             "broker": self._broker_trouble,
             "metadata": self._metadata_trouble,
             "objects": lambda: self._objects.trouble,
+            CLOCK: self._clock_trouble,
         }
 
     async def index_of(self, topic_name: str, partition: int) -> list[dict[str, object]]:
@@ -310,8 +314,9 @@ class Node:
 
     async def _is_clock_right(self) -> bool:
         """Rule 20: what is deleted by age is deleted only by a clock that is the store's."""
-        skew_ms = await self._objects.clock_skew_ms()
-        return abs(skew_ms) <= self._options.log.clock_skew_max_ms
+        skew_max_ms = self._options.log.clock_skew_max_ms
+        skew_ms, clock = self._objects.clock_skew_ms, self._world.clock
+        return await agreed_now_ms(clock, skew_ms, skew_max_ms=skew_max_ms) is not None
 
     def _broker_trouble(self) -> str | None:
         if self.draining:
@@ -325,6 +330,16 @@ class Node:
             except Unavailable as reason:
                 return str(reason)
         return None
+
+    def _clock_trouble(self) -> str | None:
+        """As of the last look of whoever deletes what is old."""
+        skew_ms = self._objects.skew_ms
+        if abs(skew_ms) <= self._options.log.clock_skew_max_ms:
+            return None
+        direction = "ahead" if skew_ms < 0 else "behind"
+        return (
+            f"the clock is {abs(skew_ms) // 1000} s {direction}, so what is old stays: {CLOCK_HINT}"
+        )
 
     def _dispatch(
         self, key: int, call: Call, body: memoryview

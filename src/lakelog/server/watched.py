@@ -18,6 +18,8 @@ class WatchedObjects:
         self._store = store
         self._failures = metrics.unavailable.labels("objects")
         self.trouble: str | None = None
+        self.skew_ms = 0
+        metrics.clock_skew.set_function(lambda: self.skew_ms / 1000)
 
     @property
     def url(self) -> str:
@@ -46,7 +48,8 @@ class WatchedObjects:
 
     async def clock_skew_ms(self) -> int:
         """How far the store's clock is ahead of ours, measured now."""
-        return await self._store.clock_skew_ms()
+        self.skew_ms = await self._store.clock_skew_ms()
+        return self.skew_ms
 
     async def close(self) -> None:
         """Release connections and threads."""

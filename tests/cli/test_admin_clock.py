@@ -1,0 +1,38 @@
+"""`lakelog admin clock`: says whether a clock is believed, and accepts it."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.cli.conftest import Command
+
+from lakelog.clock import SystemClock, SystemUptime
+from lakelog.objects.local_clock import FILE, GoodTime
+
+MONTH_MS = 30 * 24 * 3_600_000
+
+
+@pytest.fixture
+def jumped(tmp_path: Path) -> Path:
+    """A data directory whose note says that it should be a month earlier, in this boot."""
+    uptime = SystemUptime()
+    now_ms = SystemClock().now_ms()
+    good = GoodTime(1, now_ms - MONTH_MS, uptime.boot(), uptime.uptime_s())
+    (tmp_path / "objects").mkdir()
+    (tmp_path / "objects" / FILE).write_bytes(msgspec.json.encode(good))
+    return tmp_path
+
+
+def test_a_clock_is_not_believed_until_it_is_accepted(command: Command, jumped: Path) -> None:
+    place = ("admin", "clock", "--data", str(jumped))
+    ran = command(*place)
+    assert ran.code == 1
+    assert "is not believed: it is 25920" in ran.out
+    assert "is believed" in command(*place, "--accept").out
+    assert command(*place).code == 0
+
+
+def test_a_directory_that_is_not_there_is_told(command: Command, tmp_path: Path) -> None:
+    ran = command("admin", "clock", "--data", str(tmp_path / "other"))
+    assert ran.code == 1
+    assert "name it with --data" in ran.err
