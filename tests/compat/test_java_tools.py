@@ -181,7 +181,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: folder / name for name in written}
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.tool} {case.arguments}")
 def test_the_tool_says_what_it_says_of_a_kafka(
     peer: Peer, broker: EmbeddedBroker, files: dict[str, Path], case: Case
