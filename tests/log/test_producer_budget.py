@@ -11,6 +11,7 @@ from tests.log.world import QUICK, World, run
 from lakelog.domain import state as state_module
 from lakelog.domain.events import Genesis, Hello, Horizon
 from lakelog.domain.replica import Replica
+from lakelog.log import producer_budget as budget_module
 from lakelog.log.options import LogOptions
 from lakelog.log.producer_budget import WARN_INTERVAL_S, ProducerBudget
 from lakelog.model.failures import Unavailable
@@ -84,6 +85,20 @@ def test_when_the_table_is_nearly_full_the_oldest_go_before_their_time() -> None
         await table.relieve()
         assert table.producers() == [3, 4, 5, 6, 7, 8, 9]
         assert table.replica.state.producers.expired_max == 2
+
+    run(scenario)
+
+
+def test_one_record_lets_only_so_many_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R2: a record that lets hundreds of thousands go would hold up every broker's loop."""
+    monkeypatch.setattr(budget_module, "EVICT_ROWS_MAX", 1)
+
+    async def scenario(world: World) -> None:
+        table = await Table.of(world, rows=10)
+        await table.replica.submit(Horizon(LATEST_MS + 100))
+        for left in (9, 8, 8):
+            await table.relieve()
+            assert len(table.producers()) == left
 
     run(scenario)
 
