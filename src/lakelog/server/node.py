@@ -10,7 +10,6 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -33,9 +32,9 @@ from lakelog.model.failures import Failure, NotFound, Unavailable
 from lakelog.model.ids import BrokerId
 from lakelog.objects.port import ObjectStore
 from lakelog.objects.probe import probe
-from lakelog.records import kernels
 from lakelog.server.address import Address
 from lakelog.server.index_view import describe
+from lakelog.server.kernel_loading import load_kernels
 from lakelog.server.listener import Listener
 from lakelog.server.options import ServerOptions
 from lakelog.server.surroundings import (
@@ -211,7 +210,7 @@ class Node:
         self._tasks.spawn(orphans.run(), name="orphan streams")
         self._tasks.spawn(broker.group_configs.run(), name="group configs")
         self._tasks.spawn(broker.broker_configs.run(), name="broker configs")
-        self._tasks.spawn(self._load_kernels(), name="kernels")
+        self._tasks.spawn(load_kernels(self._traffic_began), name="kernels")
         if self._options.tables.enabled:
             self._tasks.spawn(self._table_keeper(broker).run(), name="tables")
         for watched in (self._listener.failed, broker.log.failed, broker.groups.failed):
@@ -379,22 +378,6 @@ class Node:
         kafka = self._options.advertised or self.address
         here = self._options.machine or "127.0.0.1"
         return Address(here if kafka.is_every_interface() else kafka.host, listening.port)
-
-    async def _load_kernels(self) -> None:
-        """Switch to the compiled kernels once it pays, without holding up the loop.
-
-        The very first compilation takes some seconds of pure Python, which would slow down every
-        request; it is done by a process of its own, which leaves its result in the cache on disk.
-        """
-        await self._traffic_began.wait()
-        if not kernels.are_cached():
-            compiler = await asyncio.create_subprocess_exec(*kernels.COMPILE_COMMAND)
-            await compiler.wait()
-        with ThreadPoolExecutor(1, thread_name_prefix="lakelog-kernels") as pool:
-            try:
-                await asyncio.get_running_loop().run_in_executor(pool, kernels.load)
-            except ImportError as reason:  # the pure twins give the same answers, more slowly
-                event(log, "kernels_missing", logging.WARNING, reason=str(reason))
 
 
 def writer_name(broker: BrokerId) -> str:
