@@ -4,7 +4,7 @@ import pytest
 from tests.broker.admin_stage import Stage, run
 from tests.broker.whole import Stores, call, finish, whole_broker
 from tests.broker.whole import run as run_whole
-from tests.topics.stage import make
+from tests.topics.stage import Fault, make
 
 from lakelog.broker import describe_quorum
 from lakelog.model.errors import ErrorCode
@@ -103,6 +103,30 @@ def test_a_reassignment_is_refused_with_the_reason_unless_it_changes_nothing(ver
         ]
         assert "every broker serves every partition" in (topic.partitions[0].error_message or "")
         assert found.error_code == NONE
+
+    run(scenario)
+
+
+def test_without_the_store_no_partition_is_called_unknown() -> None:
+    async def scenario(stage: Stage) -> None:
+        scene = await stage.broker()
+        await make(scene.broker.topics, "t", 1)
+        taken = scene.steps.taken
+        scene.steps.faults = dict.fromkeys(range(taken, taken + 99), Fault.UNAVAILABLE)
+        election = ElectLeadersRequest(topic_partitions=(ElectLeadersTopicPartitions("t", (9,)),))
+        elected = await scene.ask(election, ElectLeadersResponse, 2)
+        moved = ReassignableTopic("t", (ReassignablePartition(9, (1,)),))
+        moving = AlterPartitionReassignmentsRequest(topics=(moved,))
+        reassigned = await scene.ask(moving, AlterPartitionReassignmentsResponse, 1)
+        path = AlterReplicaLogDir(scene.broker.log.url, (AlterReplicaLogDirTopic("t", (9,)),))
+        placed = await scene.ask(
+            AlterReplicaLogDirsRequest((path,)), AlterReplicaLogDirsResponse, 2
+        )
+        assert [
+            elected.replica_election_results[0].partition_result[0].error_code,
+            reassigned.responses[0].partitions[0].error_code,
+            placed.results[0].partitions[0].error_code,
+        ] == [ErrorCode.REQUEST_TIMED_OUT] * 3
 
     run(scenario)
 

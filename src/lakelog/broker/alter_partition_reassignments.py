@@ -35,14 +35,17 @@ async def handle(
 ) -> AlterPartitionReassignmentsResponse:
     """That nothing can be moved."""
     check_count(topic.partitions for topic in request.topics)
-    finder = TopicFinder(broker, Attempt.READING)
+    finder = TopicFinder(broker, Attempt.ADMINISTERING)
     view = broker.cluster.view(call.client_id)
     responses = []
     async for part in broker.loop_turn.parts(request.topics):
         for asked in part:
             named = [partition.partition_index for partition in asked.partitions]
             found = await finder.find(asked.name, named)
-            partitions = tuple(_answer(view, found, partition) for partition in asked.partitions)
+            missing = finder.no_partition
+            partitions = tuple(
+                _answer(view, found, partition, missing) for partition in asked.partitions
+            )
             responses.append(ReassignableTopicResponse(asked.name, partitions))
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
@@ -52,17 +55,13 @@ async def handle(
 
 
 def _answer(
-    view: "View", topic: "Topic | ErrorCode", asked: ReassignablePartition
+    view: "View", topic: "Topic | ErrorCode", asked: ReassignablePartition, missing: ErrorCode
 ) -> ReassignablePartitionResponse:
     index = asked.partition_index
     if isinstance(topic, ErrorCode):
         return ReassignablePartitionResponse(index, topic, None)
     if topic.stream(index) is None:
-        return ReassignablePartitionResponse(
-            index,
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            "The partition does not exist.",
-        )
+        return ReassignablePartitionResponse(index, missing, "The partition does not exist.")
     if asked.replicas is None:
         return ReassignablePartitionResponse(index, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None)
     if asked.replicas == (view.partition_leaders(topic)[index],):

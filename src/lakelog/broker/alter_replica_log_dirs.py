@@ -28,25 +28,24 @@ async def handle(
     """That partitions are where they can be."""
     del call
     check_count(topic.partitions for path in request.dirs for topic in path.topics)
-    finder = TopicFinder(broker, Attempt.READING)
+    finder = TopicFinder(broker, Attempt.ADMINISTERING)
     results = []
     for directory in request.dirs:
         is_ours = directory.path == broker.log.url
         async for part in broker.loop_turn.parts(directory.topics):
             for asked in part:
                 found = await finder.find(asked.name, asked.partitions)
+                missing = finder.no_partition if is_ours else ErrorCode.LOG_DIR_NOT_FOUND
+                there = found if is_ours else missing
                 partitions = tuple(
-                    AlterReplicaLogDirPartitionResult(partition, _code(found, partition, is_ours))
+                    AlterReplicaLogDirPartitionResult(partition, _code(there, partition, missing))
                     for partition in asked.partitions
                 )
                 results.append(AlterReplicaLogDirTopicResult(asked.name, partitions))
     return AlterReplicaLogDirsResponse(results=tuple(results))
 
 
-def _code(topic: "Topic | ErrorCode", partition: int, is_ours: bool) -> ErrorCode:
-    if not is_ours:
-        return ErrorCode.LOG_DIR_NOT_FOUND
+def _code(topic: "Topic | ErrorCode", partition: int, missing: ErrorCode) -> ErrorCode:
     if isinstance(topic, ErrorCode):
         return topic
-    is_there = topic.stream(partition) is not None
-    return ErrorCode.NONE if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.NONE if topic.stream(partition) is not None else missing

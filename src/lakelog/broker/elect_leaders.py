@@ -35,23 +35,24 @@ async def handle(
         return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
     asked = request.topic_partitions or ()
     check_count(topic.partitions for topic in asked)
-    finder = TopicFinder(broker, Attempt.READING)
+    finder = TopicFinder(broker, Attempt.ADMINISTERING)
     results = []
     async for part in broker.loop_turn.parts(asked):
         for topic in part:
             found = await finder.find(topic.topic, topic.partitions)
-            partitions = tuple(_result(found, partition) for partition in topic.partitions)
+            missing = finder.no_partition
+            partitions = tuple(_result(found, index, missing) for index in topic.partitions)
             results.append(ReplicaElectionResult(topic.topic, partitions))
     return ElectLeadersResponse(replica_election_results=tuple(results))
 
 
-def _result(topic: "Topic | ErrorCode", partition: int) -> ElectLeadersPartitionResult:
+def _result(
+    topic: "Topic | ErrorCode", partition: int, missing: ErrorCode
+) -> ElectLeadersPartitionResult:
     if isinstance(topic, ErrorCode):
         return ElectLeadersPartitionResult(partition, topic, None)
     if topic.stream(partition) is None:
         return ElectLeadersPartitionResult(
-            partition,
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"No such partition as {topic.name}-{partition}",
+            partition, missing, f"No such partition as {topic.name}-{partition}"
         )
     return ElectLeadersPartitionResult(partition, ErrorCode.ELECTION_NOT_NEEDED, NOT_NEEDED)
