@@ -112,8 +112,8 @@ def test_members_that_come_in_one_second_share_targets() -> None:
         answers = [await one for one in joins]
         assert {answer.code for answer in answers} == {ErrorCode.NONE}
         await asyncio.sleep(2)
-        # About one a second; a join that lands while one is made costs another attempt.
-        assert len(stage.written(Target)) <= 8
+        # A target that a member overtook is refused and made again: those that count are few.
+        assert broker.metrics.rebalances.value <= 5
         group = broker.consumer()
         assert group.target_epoch == group.epoch
         sizes = {len(share.get(ID, ())) for share in group.target.values()}
