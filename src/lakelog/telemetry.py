@@ -115,6 +115,9 @@ class Metrics:
         self.objects_put = self._count("lakelog_objects_put", "WAL objects written")
         self.objects_got = self._count("lakelog_objects_got", "Reads from the object store")
         self.appends = self._count("lakelog_appends", "Commits that were applied")
+        self.index_refusals = self._count(
+            "lakelog_index_refusals", "Writes refused because the offset index is full"
+        )
         self.rebalances = self._count("lakelog_group_rebalances", "Generations and targets made")
         self.expired_members = self._count("lakelog_group_members_expired", "Members gone silent")
         self.offset_commits = self._count("lakelog_offset_commits", "Offsets committed")
@@ -142,6 +145,8 @@ class Metrics:
         self.clock_skew = Gauge(
             "lakelog_clock_skew_seconds", "How far the clock is behind the object store's", **made
         )
+        self.index_bytes = Gauge("lakelog_index_bytes", "Memory of the offset index", **made)
+        self.index_bytes_max = Gauge("lakelog_index_bytes_max", "The most it may take", **made)
         self.unavailable = Counter(
             "lakelog_unavailable", "Failures of a store, by store", ["store"], **made
         )

@@ -1,8 +1,9 @@
-"""Bugs on the way of batches into records: their limits, what waiters hear, ids that grow old."""
+"""Bugs on the way of batches into records: their limits, budgets, what waiters hear, old ids."""
 
 from tests.mutants.plant import Plant, plant
 
 OF_COMMIT = ("tests/log/test_commit.py",)
+OF_BUDGET = ("tests/log/test_index_budget.py",)
 OF_WRITER = ("tests/domain/test_writer.py",)
 
 PLANTS: tuple[Plant, ...] = (
@@ -89,5 +90,43 @@ PLANTS: tuple[Plant, ...] = (
         "        if age_ms > self._options.orphan_ttl_ms / 2:\n",
         "        if age_ms >= 0:\n",
         tests=OF_COMMIT,
+    ),
+    plant(
+        "the index has no limit",
+        "log/index_budget.py",
+        "        if held_bytes < self._options.index_bytes_max:\n",
+        "        if held_bytes:\n",
+        tests=OF_BUDGET,
+    ),
+    plant(
+        "producers never wait for the index",
+        "log/log.py",
+        "        return not self._index_budget.throttle_ms and all(\n",
+        "        return all(\n",
+        tests=OF_BUDGET,
+    ),
+    plant(
+        "the budget forgets the views of streams",
+        "streams/index.py",
+        "        return _ROW_BYTES * self.columns.count + _VIEW_ENTRY_BYTES * self._view_entries\n",
+        "        return _ROW_BYTES * self.columns.count\n",
+        tests=("tests/streams/test_index.py",),
+    ),
+    plant(
+        "dead entries keep producers out for ever",
+        "log/index_budget.py",
+        "            state.pack()\n",
+        "            pass\n",
+        tests=OF_BUDGET,
+    ),
+    plant(
+        "the budget is looked at when records come and never when they go",
+        "log/index_budget.py",
+        "    def _applied(self, _: Applied) -> None:\n        self._measure()\n",
+        "    def _applied(self, _: Applied) -> None:\n"
+        "        self.throttle_ms = max(\n"
+        "            self.throttle_ms, throttle_ms(self.held_bytes(), self._options)\n"
+        "        )\n",
+        tests=OF_BUDGET,
     ),
 )

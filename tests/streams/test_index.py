@@ -31,6 +31,23 @@ def filled(streams: StreamTable, count: int) -> Index:
     return index
 
 
+def test_the_memory_of_an_index_is_that_of_its_rows_and_views() -> None:
+    streams = table_of(2)
+    index = filled(streams, COUNT)
+    row_bytes = sum(array.itemsize for array in index.columns.arrays.values())
+    assert index.held_bytes() == 2 * COUNT * row_bytes
+    index.rows(streams, 0)
+    index.rows(streams, 0)
+    assert index.held_bytes() == 2 * COUNT * row_bytes + COUNT * 16
+    index.trim(streams, 0, 10)  # dead rows are there until the index is packed
+    assert index.held_bytes() == 2 * COUNT * row_bytes + COUNT * 16
+    index.trim(streams, 0, COUNT * 10)
+    assert index.held_bytes() == 2 * COUNT * row_bytes
+    index.rows(streams, 1)
+    index.pack(streams, np.arange(2, dtype=np.int64), np.arange(COUNT, dtype=np.int64))
+    assert index.held_bytes() == COUNT * row_bytes
+
+
 def start_of(index: Index, row: int) -> int:
     return index.entry(row).start
 

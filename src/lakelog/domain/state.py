@@ -87,6 +87,10 @@ class DomainState:
         """How many rows of producers the domain's level has room for."""
         return PRODUCERS_MAX if self.level >= PRODUCERS_LEVEL else PRODUCERS_MAX_BEFORE
 
+    def index_bytes(self) -> int:
+        """What the index and the objects it names take in memory."""
+        return self.index.held_bytes() + self.objects.held_bytes()
+
     def frozen(self) -> "DomainState":
         """A copy that later records do not change: what a checkpoint is written from."""
         made = DomainState()

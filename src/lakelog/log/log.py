@@ -16,6 +16,7 @@ from lakelog.log.buffer import JoinedSettle
 from lakelog.log.cache import TailCache
 from lakelog.log.commit import Committer
 from lakelog.log.gc import Sweeper
+from lakelog.log.index_budget import IndexBudget
 from lakelog.log.options import LogOptions
 from lakelog.log.plan import Piece, piece_of
 from lakelog.log.producer_budget import ProducerBudget, producer_facts
@@ -75,7 +76,9 @@ class Log:
         self._tasks = Tasks()
         self._committers: list[Committer] = []
         self._readers: list[Reader] = []
+        self._index_budget = IndexBudget(self.replicas, clock, options, metrics)
         self.writes = Writes(self.replicas, objects, clock, options)
+        self.writes.admit = self._index_budget.check
         self._producers = ProducerBudget(self.replicas, clock, options, metrics)
         for replica in replicas:
             tail = TailCache(options.tail_cache_bytes // len(replicas))
@@ -202,15 +205,18 @@ class Log:
             )
 
     def has_room(self, size_bytes: int) -> bool:
-        """Whether the buffers take so many more bytes now."""
-        return all(committer.has_room(size_bytes) for committer in self._committers)
+        """Whether producers need not wait, and the buffers take so many more bytes now."""
+        return not self._index_budget.throttle_ms and all(
+            committer.has_room(size_bytes) for committer in self._committers
+        )
 
     def takes_producer(self, stream: int, producer: int) -> bool:
         """Whether there is room for this producer on this stream, or it is known there (B9)."""
         return self._producers.takes(self.domain_of(stream), stream, producer)
 
     async def room(self, size_bytes: int, *, deadline_s: float) -> None:
-        """Wait until the buffers take so many more bytes; `Unavailable` past the deadline."""
+        """Wait until so many more bytes may come; `Unavailable` past the deadline, or if full."""
+        await self._index_budget.admit(deadline_s=deadline_s)
         for committer in self._committers:
             await committer.room(size_bytes, deadline_s=deadline_s)
 

@@ -47,6 +47,13 @@ class LogOptions:
     buffer_bytes_max: int = 128 << 20
     """Accepted and not yet committed bytes; beyond it produce requests wait (B7)."""
 
+    index_bytes_max: int = 1 << 30
+    """What the offset index may take in memory, about 19 million entries; near it producers wait,
+    at it they are refused (rule 25). A checkpoint copies the index, so twice this must be there."""
+
+    index_throttle_ms_max: int = 1_000
+    """How long a Produce request waits when hardly any of `index_bytes_max` is left."""
+
     put_retry_ms: int = 100
     """The first pause after a failed put; it doubles up to `put_retry_max_ms`."""
 
@@ -123,3 +130,7 @@ class LogOptions:
             raise ValueError(f"object_batches_max must be from 1 to {COMMIT_BATCHES_MAX}")
         if not 0 < self.buffer_bytes_max <= BUFFER_BYTES_MAX:
             raise ValueError(f"buffer_bytes_max must be from 1 to {BUFFER_BYTES_MAX}")
+        if self.index_bytes_max <= 0:
+            raise ValueError("index_bytes_max must be greater than 0")
+        if self.index_throttle_ms_max < 0:
+            raise ValueError("index_throttle_ms_max must not be negative")

@@ -7,7 +7,7 @@ before it keep what they took in (X2: the promise is one domain, not all of them
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -100,6 +100,8 @@ class Writes:
         self._clock = clock
         self._options = options
         self.registered: Registered = self._alone
+        self.admit: Callable[[], None] = lambda: None
+        """Raises `Unavailable` while nothing more may be taken in."""
 
     def place(self, zone: str) -> ObjectPlace:
         """What objects must be called now."""
@@ -117,6 +119,8 @@ class Writes:
         try:
             async with asyncio.timeout(left_s):
                 missing = await self._missing(events)
+                if missing:
+                    self.admit()
                 await self._check_all(missing, request.rules)
         except TimeoutError:
             raise Unavailable("the objects could not be looked at in time") from None

@@ -34,6 +34,9 @@ _KINDS: Final = {
     "max_timestamp": np.int64,
     "previous": np.int64,
 }
+_ROW_BYTES: Final = sum(np.dtype(kind).itemsize for kind in _KINDS.values())
+_VIEW_ENTRY_BYTES: Final = 16
+"""What an entry takes in a view: its row and its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +65,13 @@ class _View:
 class Index:
     """All entries of a domain."""
 
-    __slots__ = ("_views", "columns", "dead")
+    __slots__ = ("_view_entries", "_views", "columns", "dead")
 
     def __init__(self) -> None:
         self.columns = Columns(_KINDS)
         self.dead = 0
         self._views: dict[int, _View] = {}
+        self._view_entries = 0
 
     def append(self, streams: StreamTable, entries: dict[str, Int64s], *, heads: Bools) -> None:
         """Add entries at their streams' ends, in order; `heads` marks the first of each stream.
@@ -171,7 +175,7 @@ class Index:
         self.dead += len(gone)
         if kept == len(view.rows):
             streams.columns.arrays["entry"][row] = NONE
-            del self._views[row]
+            self._forget_view(row)
         else:
             arrays["previous"][view.rows[kept]] = NONE
             view.first = kept
@@ -195,7 +199,14 @@ class Index:
             arrays["previous"][follower] = made
         arrays["stream"][old] = NONE
         self.dead += len(old)
-        self._views.pop(row, None)
+        self._forget_view(row)
+
+    def held_bytes(self) -> int:
+        """What the entries take in memory, dead ones and the views of streams included.
+
+        Spare capacity of the columns was never touched, so it takes nothing.
+        """
+        return _ROW_BYTES * self.columns.count + _VIEW_ENTRY_BYTES * self._view_entries
 
     def referenced(self) -> Int64s:
         """Rows of the objects that entries name, each once, rising."""
@@ -217,6 +228,7 @@ class Index:
         self.columns = self.columns.taken(live[order])
         self.dead = 0
         self._views = {}
+        self._view_entries = 0
         rows_of_stream = stream_rows[order]
         self.columns["stream"][:] = rows_of_stream
         self.columns["object"][:] = new_object_rows[self.columns["object"]]
@@ -243,9 +255,15 @@ class Index:
             fresh.append(here)
             here = int(previous[here])
         fresh.reverse()
+        self._view_entries += len(fresh)
         view.rows.extend(fresh)
         view.ends.extend(ends[np.frombuffer(fresh, dtype=np.int64)].tolist())
         return view
+
+    def _forget_view(self, row: int) -> None:
+        view = self._views.pop(row, None)
+        if view is not None:
+            self._view_entries -= len(view.rows)
 
 
 def link(columns: Columns, streams: StreamTable, stream_rows: npt.NDArray[np.int64]) -> None:

@@ -25,6 +25,11 @@ _KINDS: Final = {
 }
 
 
+_ROW_BYTES: Final = sum(np.dtype(kind).itemsize for kind in _KINDS.values())
+KEY_BYTES: Final = 256
+"""What the key of a file takes in memory with its place in the map, about."""
+
+
 class FileKind(IntEnum):
     """What an index entry points into."""
 
@@ -111,6 +116,10 @@ class ObjectTable:
     def size_bytes(self, row: int) -> int:
         """How large the object of that row is."""
         return int(self.columns.arrays["size_bytes"].item(row))
+
+    def held_bytes(self) -> int:
+        """What the rows and keys take in memory, those that nobody names any more included."""
+        return _ROW_BYTES * self.columns.count + KEY_BYTES * len(self.keys)
 
     def pack(self, kept: Int64s) -> None:
         """Keep just these rows, in this order."""
