@@ -8,6 +8,7 @@ from tests.cli.conftest import Command
 
 from lakelog.clock import SystemClock, SystemUptime
 from lakelog.objects.local_clock import FILE, GoodTime
+from lakelog.objects.local_files import make_root
 
 MONTH_MS = 30 * 24 * 3_600_000
 
@@ -18,7 +19,7 @@ def jumped(tmp_path: Path) -> Path:
     uptime = SystemUptime()
     now_ms = SystemClock().now_ms()
     good = GoodTime(1, now_ms - MONTH_MS, uptime.boot(), uptime.uptime_s())
-    (tmp_path / "objects").mkdir()
+    make_root(str(tmp_path / "objects"))
     (tmp_path / "objects" / FILE).write_bytes(msgspec.json.encode(good))
     return tmp_path
 

@@ -8,6 +8,7 @@ import pytest
 from lakelog.clock import SystemClock, SystemEntropy, SystemUptime, agreed_now_ms
 from lakelog.objects.local import LocalObjectStore
 from lakelog.objects.local_clock import FILE, JUMP_MAX_MS, SETTLE_S, LocalClock
+from lakelog.objects.local_files import make_root
 from lakelog.objects.probe import probe
 
 DAY_MS = 24 * 3_600_000
@@ -52,6 +53,7 @@ def machine() -> Machine:
 
 
 def process(machine: Machine, root: Path) -> LocalClock:
+    make_root(str(root))
     return LocalClock(str(root), machine, machine, jump_max_ms=JUMP_MAX_MS)
 
 

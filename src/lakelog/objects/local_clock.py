@@ -22,6 +22,7 @@ from typing import Final
 import msgspec
 
 from lakelog.clock import Clock, Uptime
+from lakelog.objects.local_files import INCOMING
 
 JUMP_MAX_MS: Final = 3_600_000
 """How far a clock may move without anybody asking: less than any retention that is worth it."""
@@ -55,6 +56,7 @@ class LocalClock:
 
     def __init__(self, root: str, clock: Clock, uptime: Uptime, *, jump_max_ms: int) -> None:
         self._path = os.path.join(root, FILE)
+        self._incoming = os.path.join(root, INCOMING)
         self._clock = clock
         self._uptime = uptime
         self._jump_max_ms = jump_max_ms
@@ -101,11 +103,13 @@ class LocalClock:
             return None  # the first time, or damaged: there is nothing to compare with
 
     def _note(self, good: GoodTime) -> None:
-        """Write it so that nobody sees half of it; what a power cut takes back is still right."""
-        temporary = f"{self._path}-{os.getpid()}"
-        with contextlib.suppress(OSError):
-            with open(temporary, "wb") as file:
+        """Write it so that nobody sees half of it, also after a power cut."""
+        temporary = os.path.join(self._incoming, f"clock-{os.getpid()}-{good.uptime_s}")
+        with contextlib.suppress(OSError):  # the note before still tells most of it
+            with open(temporary, "xb") as file:
                 file.write(msgspec.json.encode(good))
+                file.flush()
+                os.fsync(file.fileno())
             os.replace(temporary, self._path)
 
 
