@@ -134,4 +134,37 @@ LOOP: tuple[Plant, ...] = (
     ),
 )
 
-PLANTS: tuple[Plant, ...] = EMPTINESS + NEW_PARTITIONS + LOOP
+SLOW_SENDERS = ("tests/server/test_half_sent.py",)
+
+HALF_SENT: tuple[Plant, ...] = (
+    plant(
+        "one address holds all the memory with half-sent requests",
+        "server/flow.py",
+        "return self.share.must_wait(self) or self.traffic.must_wait(self)",
+        "return self.traffic.must_wait(self)",
+        tests=SLOW_SENDERS,
+    ),
+    plant(
+        "a pass is never given back",
+        "server/half_sent.py",
+        "        if self._passing is receiver:\n            self._passing = None\n",
+        "",
+        tests=SLOW_SENDERS,
+    ),
+    plant(
+        "who sent much at once may be slow for long",
+        "server/flow.py",
+        "            self.frame_began_s = now_s\n            self._window_bytes = 0\n\n",
+        "\n",
+        tests=SLOW_SENDERS,
+    ),
+    plant(
+        "room of half-sent requests counts as far as it is filled",
+        "wire/framing.py",
+        "return SIZE_BYTES + len(self._frame)",
+        "return SIZE_BYTES + self._filled",
+        tests=("tests/wire/test_framing.py",),
+    ),
+)
+
+PLANTS: tuple[Plant, ...] = EMPTINESS + NEW_PARTITIONS + LOOP + HALF_SENT

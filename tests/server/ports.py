@@ -19,7 +19,7 @@ from lakelog.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 
 LOOPS = ("asyncio", "uvloop")
 PATIENCE_S = 10.0
-API_VERSIONS, FETCH, METADATA = 18, 1, 3
+API_VERSIONS, FETCH, METADATA, PRODUCE = 18, 1, 3, 0
 Result = TypeVar("Result")
 
 

@@ -204,13 +204,27 @@ def test_a_claim_costs_what_was_received(claim: int) -> None:
         reader.updated(len(head))
         assert tracemalloc.get_traced_memory()[1] <= 66 * KIB
         while received < min(claim - 10, 5 * MIB):
-            count = min(len(reader.get_buffer(-1)), claim - 10 - received, 64 * KIB)
-            received += count
             tracemalloc.reset_peak()
-            reader.updated(count)
+            count = min(len(reader.get_buffer(-1)), claim - 10 - received, 64 * KIB)
+            # Room is made before more is received, and all of it is told.
             assert tracemalloc.get_traced_memory()[1] <= 4 * received + 65 * KIB
+            assert reader.room_bytes >= received
+            assert abs(reader.room_bytes - tracemalloc.get_traced_memory()[0]) <= 4 * KIB
+            received += count
+            reader.updated(count)
     finally:
         tracemalloc.stop()
+
+
+def test_a_full_frame_grows_by_no_more_than_it_may() -> None:
+    peer = connection()
+    reader = peer.reader
+    peer.receive(struct.pack(">ih", 3 * MIB, 0))
+    reader.updated(len(reader.get_buffer(-1)))
+    assert len(reader.get_buffer(-1, 1 * KIB)) == 1 * KIB
+    assert reader.room_bytes == 4 + 65 * KIB
+    reader.updated(1 * KIB)
+    assert len(reader.get_buffer(-1)) == 2 * 65 * KIB
 
 
 def test_a_frame_like_one_before_is_received_without_a_copy() -> None:

@@ -16,6 +16,7 @@ from collections import deque
 from typing import Final, cast
 
 from lakelog.server.answers import Answers
+from lakelog.server.half_sent import HalfSent
 from lakelog.server.traffic import Traffic
 from lakelog.wire.errors import ProtocolError
 from lakelog.wire.framing import FrameReader
@@ -33,8 +34,8 @@ class Flow(asyncio.BufferedProtocol, ABC):
 
     __slots__ = (
         "_reader",
-        "_received_s",
         "_unsent_bytes",
+        "_window_bytes",
         "answers",
         "client",
         "draining",
@@ -49,6 +50,7 @@ class Flow(asyncio.BufferedProtocol, ABC):
         "released_bytes",
         "request_s",
         "server",
+        "share",
         "traffic",
         "transport",
         "unframed_bytes",
@@ -76,9 +78,10 @@ class Flow(asyncio.BufferedProtocol, ABC):
         self.draining = False  # no more requests are taken
         self.ended = False
         self._reader = FrameReader(traffic.scratch)
-        self.unframed_bytes = 0  # received of a request that is not complete
+        self.share: HalfSent | None = None  # what its address holds of half-sent requests
+        self.unframed_bytes = 0  # allocated for a request that is not complete
+        self._window_bytes = 0  # received since `frame_began_s`
         self._unsent_bytes = 0  # at the last sweep
-        self._received_s = 0.0
 
     # --- what the transport says -------------------------------------------------------------
 
@@ -95,6 +98,7 @@ class Flow(asyncio.BufferedProtocol, ABC):
         self.client = _address(transport.get_extra_info("peername"))
         self.server = _address(transport.get_extra_info("sockname"))
         self.number = traffic.entered(self)
+        self.share = traffic.share_of(self.client[0])
         self.request_s = traffic.clock.monotonic_s()
         transport.set_write_buffer_limits(high=traffic.options.unsent_bytes_max)
         self.began()
@@ -107,6 +111,7 @@ class Flow(asyncio.BufferedProtocol, ABC):
             return
         self.ended = True
         held_bytes, self.held_bytes = self.held_bytes, 0
+        traffic.gave_up(self, self.client[0])
         traffic.left(self, held_bytes=held_bytes)
         self.frames.clear()
         self.outgoing.clear()
@@ -123,15 +128,22 @@ class Flow(asyncio.BufferedProtocol, ABC):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes are to be received; small pieces when room gets scarce."""
-        buffer = self._reader.get_buffer(sizehint)
+        assert self.share is not None
+        is_over = self.share.is_over(self)
+        growth_bytes_max = SCARCE_READ_BYTES if is_over else None
+        buffer = self._reader.get_buffer(sizehint, growth_bytes_max)
+        if self._reader.room_bytes != self.unframed_bytes:
+            self._count(0)  # it grew
         return buffer[:SCARCE_READ_BYTES] if self.traffic.is_scarce() else buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take in the requests that these bytes complete."""
         traffic = self.traffic
-        now_s = self._received_s = traffic.clock.monotonic_s()
+        now_s = traffic.clock.monotonic_s()
         if not self.unframed_bytes:
             self.frame_began_s = now_s
+            self._window_bytes = 0
+        self._window_bytes += nbytes
         framed_bytes = 0
         found = self._reader.updated(nbytes)
         if found:
@@ -140,16 +152,27 @@ class Flow(asyncio.BufferedProtocol, ABC):
                 if not isinstance(frame, ProtocolError):
                     framed_bytes += len(frame) + SIZE_BYTES
             self.request_s = self.frame_began_s = now_s
+            self._window_bytes = 0
             if traffic.passing is self:
                 traffic.passing = None
-        self.held_bytes += nbytes
-        self.unframed_bytes += nbytes - framed_bytes
-        traffic.total_bytes += nbytes
-        traffic.unframed_bytes += nbytes - framed_bytes
+        self._count(framed_bytes)
         if found:
+            assert self.share is not None
+            self.share.completed(self)
             self.awaken()
         if self._must_wait():
             self.pause_reading()
+
+    def _count(self, framed_bytes: int) -> None:
+        """Count the requests that became complete, and what is allocated for the next one."""
+        traffic, share = self.traffic, self.share
+        assert share is not None
+        more_bytes = self._reader.room_bytes - self.unframed_bytes
+        self.unframed_bytes += more_bytes
+        self.held_bytes += framed_bytes + more_bytes
+        share.add(more_bytes)
+        traffic.total_bytes += framed_bytes + more_bytes
+        traffic.unframed_bytes += more_bytes
 
     def eof_received(self) -> bool:
         """The client will send nothing more: the transport closes."""
@@ -173,7 +196,8 @@ class Flow(asyncio.BufferedProtocol, ABC):
         assert self.transport is not None
         self.reading = True
         # The time during which we did not read is not the client's fault.
-        self.frame_began_s = self._received_s = self.traffic.clock.monotonic_s()
+        self.frame_began_s = self.traffic.clock.monotonic_s()
+        self._window_bytes = 0
         self.transport.resume_reading()
 
     def sweep(self, now_s: float) -> None:
@@ -188,10 +212,15 @@ class Flow(asyncio.BufferedProtocol, ABC):
         if now_s - self.request_s > options.idle_timeout_s:
             self._end("connection_idle", level=logging.DEBUG)
         elif self.unframed_bytes and self.reading and not self.ended:
-            slack_s = self.unframed_bytes / options.frame_rate_min_bytes
-            stalled = now_s - self._received_s > options.frame_timeout_s
-            if stalled or now_s - self.frame_began_s > options.frame_timeout_s + slack_s:
-                self._end("request_stalled", received_bytes=self.unframed_bytes)
+            window_s = now_s - self.frame_began_s
+            if window_s <= options.frame_timeout_s:
+                return
+            # Over each such time: who sends much at once must not be slow for long afterwards.
+            if self._window_bytes < window_s * options.frame_rate_min_bytes:
+                self.traffic.stalled.inc()
+                self._end("request_stalled", held_bytes=self.unframed_bytes)
+            self.frame_began_s = now_s
+            self._window_bytes = 0
 
     def drain(self) -> None:
         """Take no more requests; close when all that came are answered."""
@@ -269,7 +298,8 @@ class Flow(asyncio.BufferedProtocol, ABC):
             return True
         if pending and self.held_bytes > options.connection_bytes_max:
             return True
-        return self.traffic.must_wait(self)
+        assert self.share is not None
+        return self.share.must_wait(self) or self.traffic.must_wait(self)
 
     def _end(self, name: str, /, level: int = logging.WARNING, **fields: object) -> None:
         self.traffic.quiet.say(name, level, client=self.client[0], **fields)

@@ -3,9 +3,9 @@
 import asyncio
 import logging
 import socket
-from typing import Final
+from typing import Any, Final
 
-from prometheus_client import Counter
+from prometheus_client import Counter, Gauge
 
 from lakelog.clock import Clock, Tasks
 from lakelog.server.address import Address
@@ -45,7 +45,25 @@ class Listener:
                 "Requests whose handler failed unforeseen",
                 registry=metrics.registry,
             ),
+            Counter(
+                "lakelog_requests_stalled",
+                "Connections closed because a request did not arrive in time",
+                registry=metrics.registry,
+            ),
         )
+        self._measure(metrics)
+
+    def _measure(self, metrics: Metrics) -> None:
+        """Show what requests hold."""
+        made: dict[str, Any] = {"registry": metrics.registry}
+        held = Gauge("lakelog_request_bytes_held", "Memory of unanswered requests", **made)
+        held.set_function(lambda: self._traffic.total_bytes)
+        half_sent = Gauge("lakelog_half_sent_bytes", "Of that, of incomplete requests", **made)
+        half_sent.set_function(lambda: self._traffic.unframed_bytes)
+        waits = Gauge(
+            "lakelog_address_waits", "Connections not read: their address holds its share", **made
+        )
+        waits.set_function(lambda: sum(share.waiting for share in self._traffic.half_sent.values()))
 
     def bind(self, address: Address) -> Address:
         """Take the port, without accepting anybody yet; returns it with its number."""

@@ -1,21 +1,23 @@
 """What the sessions of one port share: the dispatch, the limits, the bytes held, the counters.
 
-Bytes are held from the moment they are received until their request is answered, half-sent
-requests included. Above the total limit every session that receives stops reading; they go on when
-a quarter of the room is free again. When half-sent requests alone fill the room, nothing would ever
-be answered: then one of them at a time has a pass, and is read to its end.
+Bytes are held from the moment they are received until their request is answered; of half-sent
+requests what is allocated for them counts, and one address has only a share (`half_sent`). Above
+the total limit every session that receives stops reading; they go on when a quarter of the room is
+free again. When half-sent requests alone fill the room, nothing would ever be answered: then one of
+them at a time has a pass, and is read to its end.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from prometheus_client import Counter
 
 from lakelog.broker.call import Answer, Call, Later
 from lakelog.clock import Clock, Tasks
+from lakelog.server.half_sent import LOW_WATER, HalfSent
 from lakelog.server.options import ServerOptions
 from lakelog.server.quiet import QuietLog
 from lakelog.telemetry import Metrics
@@ -25,16 +27,13 @@ from lakelog.wire.framing import SCRATCH_BYTES
 Dispatch: TypeAlias = Callable[[int, Call, memoryview], Coroutine[Any, Any, Answer | Later]]
 """An API key, where the request came from, and its body; the handler's outcome."""
 
-LOW_WATER: Final = 0.75
-"""Reading goes on when the bytes held fall to this share of the limit."""
-
 log = logging.getLogger("lakelog.server")
 
 
 class Held(Protocol):
     """A session, as far as the limit on all of them is concerned."""
 
-    unframed_bytes: int  # received of a request that is not complete
+    unframed_bytes: int  # allocated for a request that is not complete
 
     def may_go_on(self) -> None:
         """There is room again."""
@@ -61,9 +60,11 @@ class Traffic:
     loop: asyncio.AbstractEventLoop
     quiet: QuietLog
     failures: Counter  # handlers that failed in a way nobody foresaw
+    stalled: Counter  # requests that did not arrive in time
     scratch: bytearray = field(default_factory=lambda: bytearray(SCRATCH_BYTES))
     sessions: set[Held] = field(default_factory=set)
     waiting: dict[Held, None] = field(default_factory=dict)  # in the order in which they came
+    half_sent: dict[str, HalfSent] = field(default_factory=dict)  # by the client's address
     total_bytes: int = 0
     unframed_bytes: int = 0  # of those, of requests that are not complete
     passing: Held | None = None
@@ -81,6 +82,24 @@ class Traffic:
         self.metrics.connections.inc()
         self.connections_made += 1
         return self.connections_made
+
+    def share_of(self, host: str) -> HalfSent:
+        """What the half-sent requests of an address hold, with one connection more."""
+        share = self.half_sent.get(host)
+        if share is None:
+            bytes_max = int(self.options.total_bytes_max * self.options.address_share_max)
+            share = self.half_sent[host] = HalfSent(bytes_max)
+        share.connections += 1
+        return share
+
+    def gave_up(self, session: Held, host: str) -> None:
+        """One connection of an address less."""
+        share = self.half_sent[host]
+        share.connections -= 1
+        share.add(-session.unframed_bytes)
+        share.completed(session)
+        if not share.connections:
+            del self.half_sent[host]
 
     def left(self, session: Held, *, held_bytes: int) -> None:
         """One session less, and what it held."""
@@ -118,10 +137,11 @@ class Traffic:
             for session in waiting:
                 session.may_go_on()
         elif self.passing is None and self._is_stuck():
-            chosen = next((each for each in self.waiting if each.unframed_bytes), None)
-            if chosen is not None:
+            for chosen in [session for session in self.waiting if session.unframed_bytes]:
                 del self.waiting[chosen]
-                chosen.may_go_on()
+                chosen.may_go_on()  # if its address has room, or a pass for it
+                if self.passing is not None:
+                    break
 
     def _is_stuck(self) -> bool:
         """Whether nothing is held but half-sent requests, so that no answer can free anything."""

@@ -7,6 +7,7 @@ Rules of `FrameReader`:
   at all once they are under way, because they are received into their own memory.
 - Memory follows what was received, never what was claimed: at most 4 times the bytes received plus
   64 KiB. A claim is believed up to the size of the largest frame that the connection has completed.
+  Room is made when more is about to be received, so a connection that waits holds what it filled.
 - An idle connection holds no buffer of its own.
 """
 
@@ -118,11 +119,26 @@ class FrameReader:
         self._believed = SMALL_FRAME_BYTES_MAX
         self._broken = False
 
-    def get_buffer(self, _hint: int) -> memoryview:
-        """Where the next bytes are to be received."""
-        if self._frame is not None and self._size > SMALL_FRAME_BYTES_MAX:
-            return self._frame[self._filled :]
-        return self._scratch
+    def get_buffer(self, _hint: int, growth_bytes_max: int | None = None) -> memoryview:
+        """Where the next bytes are to be received; a full frame grows by no more than is given."""
+        frame = self._frame
+        if frame is None or self._size <= SMALL_FRAME_BYTES_MAX:
+            return self._scratch
+        if self._filled == len(frame):
+            growth_bytes = (GROWTH - 1) * self._filled
+            if growth_bytes_max is not None:
+                growth_bytes = min(growth_bytes, growth_bytes_max)
+            larger = _room(min(self._size, self._filled + growth_bytes))
+            larger[: self._filled] = frame
+            self._frame = frame = larger
+        return frame[self._filled :]
+
+    @property
+    def room_bytes(self) -> int:
+        """What is allocated for the frame under way, with the length that stands before it."""
+        if self._frame is not None:
+            return SIZE_BYTES + len(self._frame)
+        return len(self._head)
 
     def updated(self, count: int) -> list[Frame | ProtocolError]:
         """The frames that `count` more received bytes complete.
@@ -199,15 +215,11 @@ class FrameReader:
         return stop
 
     def _settle(self, frame: memoryview, found: list[Frame | ProtocolError]) -> None:
-        """Hand out the frame under way if it is complete, or give it more room if it is full."""
+        """Hand out the frame under way if it is complete."""
         if self._filled == self._size:
             found.append(frame.toreadonly())
             self._frame = None
             self._believed = max(self._believed, self._size)
-        elif self._filled == len(frame):
-            larger = _room(min(self._size, GROWTH * self._filled))
-            larger[: self._filled] = frame
-            self._frame = larger
 
 
 def _room(size: int) -> memoryview:
