@@ -11,10 +11,16 @@ from bench.broker import StartError
 from bench.peer import PeerAbsentError, find_peer
 from tests.client.secured_kafka import SecuredKafka, secured_kafka
 from tests.discovery.stands import Stand, kafka_stand
+from tests.left_open import LeftOpen
 from tests.process_groups import GroupScheduling, in_order
 from tests.profiles import load_profile
 
 load_profile()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Sockets and processes that tests leave behind fail the run."""
+    config.pluginmanager.register(LeftOpen(config), "left-open")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
