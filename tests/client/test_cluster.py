@@ -45,6 +45,14 @@ T = TypeVar("T")
 FAST = {"retry.backoff.ms": 1, "retry.backoff.max.ms": 5, "reconnect.backoff.ms": 1}
 
 
+ONE_ATTEMPT = {
+    "default_api_timeout_ms": 60_000,
+    "retry_backoff_ms": 120_000,
+    "retry_backoff_max_ms": 120_000,
+}
+"""There is no time for a second attempt, and any machine has the time for a first one."""
+
+
 def cluster(*servers: object, **config: object) -> Cluster:
     named = {key.replace("_", "."): value for key, value in config.items()}
     settings = ClientSettings.parse(
@@ -115,9 +123,7 @@ def test_any_bootstrap_server_that_answers_will_do() -> None:
 
 def test_when_no_server_answers_each_of_them_is_named() -> None:
     ports = free_ports(2)
-    failure = failure_of(
-        cluster(*(f"127.0.0.1:{port}" for port in ports), default_api_timeout_ms=400)
-    )
+    failure = failure_of(cluster(*(f"127.0.0.1:{port}" for port in ports), **ONE_ATTEMPT))
     assert isinstance(failure, Unreachable)
     for port in ports:
         assert f"nobody answers at 127.0.0.1:{port}: Connection refused" in str(failure)

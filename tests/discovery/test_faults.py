@@ -197,7 +197,7 @@ def test_nobody_there_is_a_named_failure_within_the_time() -> None:
     began_s = time.monotonic()
     with pytest.raises(ConnectionFailed, match=str(port)):
         node.start(1.0)
-    assert time.monotonic() - began_s < 5.0
+    assert time.monotonic() - began_s < LONG_S / 2
     assert no_thread_of_discovery()
 
 
@@ -218,7 +218,7 @@ def test_stopping_while_it_joins_ends_at_once(ours: Stand) -> None:
         began_s = time.monotonic()
         node.stop()
         starting.join(LONG_S)
-        assert time.monotonic() - began_s < 5.0
+        assert time.monotonic() - began_s < LONG_S / 2
     assert no_thread_of_discovery()
 
 
@@ -233,7 +233,7 @@ def test_stopping_while_it_connects_to_somebody_who_never_answers_ends_at_once()
             began_s = time.monotonic()
             node.stop()
             starting.join(LONG_S)
-            assert time.monotonic() - began_s < 5.0
+            assert time.monotonic() - began_s < LONG_S / 2
     assert node.state is NodeState.LEFT
     assert no_thread_of_discovery()
 

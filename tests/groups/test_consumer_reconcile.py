@@ -155,7 +155,7 @@ def test_who_stops_reading_while_it_revokes_has_more_to_revoke() -> None:
 def test_a_thousand_members_and_partitions_join_and_reconcile_within_five_seconds() -> None:
     members = [f"member-{number:04}" for number in range(1_000)]
     group = ConsumerGroup("group")
-    begun = time.perf_counter()
+    begun = time.process_time()
     for member in members:
         group, _ = step(group, join_of(member))
     topics = {"orders": (ORDERS, 1_000)}
@@ -164,7 +164,7 @@ def test_a_thousand_members_and_partitions_join_and_reconcile_within_five_second
         group, _ = step(group, beat_of(member, group.members[member].epoch))
     assert state_name(group) == "Stable"
     assert len(group.owners[ORDERS]) == 1_000
-    assert time.perf_counter() - begun < 5
+    assert time.process_time() - begun < 5
 
 
 def test_a_steady_heartbeat_costs_microseconds() -> None:

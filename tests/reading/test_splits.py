@@ -144,10 +144,10 @@ def test_a_hundred_thousand_entries_are_packed_in_a_moment_and_a_few_megabytes(
 ) -> None:
     edges = np.arange(each + 1) * 10
     given = [hinted(at, 0, each * 10, entries(edges.tolist())) for at in range(partitions)]
-    began = time.perf_counter()
+    began = time.process_time()
     splits = pack(given, PackOptions(slots=2, min_splits=8))
     data = pickle.dumps(splits)
-    took_s = time.perf_counter() - began
+    took_s = time.process_time() - began
     assert len(splits) == 8
     assert len(data) < 6_000_000
     assert took_s < 2, took_s
