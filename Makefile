@@ -56,6 +56,8 @@ compat: $(STAMP)  ## Real clients: every producer against every consumer, groups
 	$(BIN)/python -m tests.compat.groups
 	$(BIN)/python -m tests.compat.tables
 	$(BIN)/python -m tests.compat.spark_kafka
+	-$(BIN)/python -m tests.conformance.emulators
+	$(BIN)/python -m pytest -q tests/conformance/test_cloud_objects.py
 	$(BIN)/python -m tests.compat.lake --records 1000000 --kills 3
 
 sim: $(STAMP)  ## Simulation seeds (SEEDS=2000)

@@ -78,4 +78,21 @@ SIZES: tuple[Plant, ...] = (
     ),
 )
 
-PLANTS = ROWS + SIZES
+STORES: tuple[Plant, ...] = (
+    plant(
+        "only S3 may be spoken to without TLS",
+        "objects/remote.py",
+        '("endpoint", "endpoint_url", "base_url")',
+        '("endpoint", "endpoint_url")',
+        tests=("tests/objects/test_remote.py",),
+    ),
+    plant(
+        "a range that Azure does not have is tried again",
+        "objects/remote.py",
+        '    "Wanted range starting at",',
+        '    "never said",',
+        tests=("tests/objects/test_remote.py",),
+    ),
+)
+
+PLANTS = ROWS + SIZES + STORES

@@ -34,6 +34,10 @@ DENIED = (
     '<?xml version="1.0"?>\n<Error><Code>SignatureDoesNotMatch</Code><Message>The request\n'
     "signature is wrong</Message></Error>\n\nDebug source:\nGeneric {\n  secret: 1\n}"
 )
+GCS_KEY = (
+    '{"disable_oauth": true, "gcs_base_url": "http://127.0.0.1:1",'
+    ' "client_email": "", "private_key": "", "private_key_id": ""}'
+)
 UNSENT = (
     "Generic S3 error: Error performing PUT http://127.0.0.1:1/b/x in 149ms, after 2 retries - "
     "HTTP error: error sending request\n\nDebug source:\nGeneric {"
@@ -57,6 +61,7 @@ def test_an_error_becomes_one_line() -> None:
         (GenericError(UNSENT), True, OutcomeUnknown),
         (GenericError(UNSENT), False, Unavailable),
         (GenericError("status code: 416 Range Not Satisfiable: x"), False, Corrupt),
+        (GenericError("Wanted range starting at 10, but object was only 10"), False, Corrupt),
         (FileNotFoundError("Object at location nope not found: NoSuchKey"), False, NotFound),
         (FileNotFoundError("not found: <Code>NoSuchBucket</Code>"), False, Unavailable),
         (OSError("something else"), True, OutcomeUnknown),
@@ -123,6 +128,31 @@ def test_a_silent_server_costs_a_bounded_time(silent: int, limits: RemoteLimits)
                     pass
             with pytest.raises(OutcomeUnknown):
                 await store.clock_skew_ms()
+        await store.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("url", "address", "others"),
+    [
+        ("s3://bucket/p", "aws_endpoint_url", {"region": "us-east-1", "skip_signature": "true"}),
+        ("gs://bucket/p", "base_url", {"service_account_key": GCS_KEY}),
+        ("az://bucket/p", "endpoint", {"account_name": "a", "account_key": "a2V5"}),
+    ],
+)
+def test_an_address_without_tls_is_spoken_to_as_it_is_named(
+    url: str, address: str, others: dict[str, str]
+) -> None:
+    async def run() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+        settings = {address: f"http://127.0.0.1:{port}", **others}
+        store = open_remote(
+            url, settings, clock=SystemClock(), entropy=SystemEntropy(), limits=QUICK
+        )
+        with pytest.raises(Unavailable, match="error sending request"):
+            await store.get("k")
         await store.close()
 
     asyncio.run(run())

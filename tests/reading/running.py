@@ -145,7 +145,8 @@ class Broker:
     async def _compact(self) -> None:
         clock, entropy, options = SystemClock(), SystemEntropy(), self.options
         meta = await open_metadata(options.metadata_url(), clock)
-        objects = await open_objects(options.objects_url(), {}, clock, entropy)
+        keys = options.objects.options
+        objects = await open_objects(options.objects_url(), keys, clock, entropy)
         index = await RemoteIndex.open(meta, clock, entropy)
         tables = builtin_tables(meta, objects, clock)
         try:

@@ -30,6 +30,9 @@ from lakelog.objects.port import Buffer, ObjectInfo
 
 LIST_CHUNK: Final = 1000
 _SAID_CHARACTERS_MAX: Final = 300
+_ADDRESSES: Final = ("endpoint", "endpoint_url", "base_url")
+"""What names of settings end with whose value is an address: of S3 and Azure, and of GCS."""
+
 ResultT = TypeVar("ResultT")
 
 
@@ -71,7 +74,7 @@ def open_remote(
     client = {
         "timeout": timedelta(seconds=limits.request_timeout_s),
         "connect_timeout": timedelta(seconds=limits.connect_timeout_s),
-        "allow_http": settings.get("endpoint", "").startswith("http://"),
+        "allow_http": _is_plain(settings),
     }
     retry = {
         "max_retries": limits.retries,
@@ -90,6 +93,14 @@ def open_remote(
     except (library.exceptions.BaseError, ValueError, TypeError) as error:
         raise Refused(f"{public_url(url)}: {one_line(error)}; check URL and settings") from error
     return RemoteObjectStore(_Backend(library, store, public_url(url)), clock, entropy, limits)
+
+
+def _is_plain(settings: Mapping[str, str]) -> bool:
+    """Whether the user names an address without TLS, by whatever the store calls an address."""
+    return any(
+        name.lower().endswith(_ADDRESSES) and value.lower().startswith("http://")
+        for name, value in settings.items()
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +254,13 @@ class RemoteObjectStore:
             raise failure(place, error, writes=writes) from None
 
 
-_WRONG_RANGE: Final = ("416 Range Not Satisfiable", "NotPartial", "WrongRange", "Invalid range")
+_WRONG_RANGE: Final = (
+    "416 Range Not Satisfiable",
+    "NotPartial",
+    "WrongRange",
+    "Invalid range",
+    "Wanted range starting at",  # Azure answers with the whole object, and obstore sees that
+)
 _REFUSALS: Final = ("PermissionDeniedError", "UnauthenticatedError", "PermissionError")
 
 
