@@ -17,10 +17,16 @@ from tests.docs.pages import DOCS, ROOT
 from tests.reading.running import running_broker
 
 from lakelog.meta import keys
+from lakelog.objects.confinement import is_key
+from lakelog.objects.local_clock import FILE
+from lakelog.objects.local_files import INCOMING
 
 PAGES = sorted(DOCS.glob("formats*.md"))
 KEYS = re.compile(r"`(/lakelog/v1/[^`…]+)`")
-OBJECTS = re.compile(r"^\| `([a-z][^`]*/[^`]+)` \|", re.MULTILINE)
+OBJECTS = re.compile(r"^\| `([a-z][^`]*/[^`]+)`(?:, `[^`]+`)* \|", re.MULTILINE)
+
+OWN = re.compile(r"`(~[a-z]+)`")
+"""What a directory keeps for itself beside the objects."""
 
 SHOWN_ONLY = {"streams"}
 """`lakelog admin index` names entries like keys, and no store has them."""
@@ -48,7 +54,7 @@ def made_keys() -> set[str]:
     made = {
         value
         for name, value in vars(keys).items()
-        if name.isupper() and isinstance(value, str) and value != keys.ROOT
+        if name.isupper() and isinstance(value, str) and value.startswith(f"{keys.ROOT}/")
     }
     for name, function in inspect.getmembers(keys, inspect.isfunction):
         if function.__module__ == keys.__name__ and not name.startswith("_"):
@@ -79,6 +85,16 @@ def test_the_pages_name_the_keys_of_the_code_and_no_others() -> None:
     assert {key.split("/")[3] for key in written(KEYS)} == named_in_code()
 
 
+def test_the_pages_name_the_sorts_of_objects_of_the_code_and_no_others() -> None:
+    sources = [path.read_text() for path in sorted((ROOT / "src" / "lakelog").rglob("*.py"))]
+    sorts = {found for text in sources for found in re.findall(r'"([a-z]+)/v1\b', text)}
+    assert {key.partition("/")[0] for key in written(OBJECTS)} == sorts | {"tables", "probe"}
+
+
+def test_what_a_directory_keeps_beside_objects_is_on_a_page() -> None:
+    assert written(OWN) == {FILE, INCOMING}
+
+
 def exercise(folder: Path) -> None:
     """A topic, a table, a segment, a group's configs, and what they leave behind."""
     with running_broker(folder) as broker:
@@ -101,8 +117,11 @@ def test_what_a_cluster_has_stored_is_on_the_pages(tmp_path: Path) -> None:
     exercise(tmp_path)
     below = tmp_path / "objects"
     objects = {path.relative_to(below).as_posix() for path in below.rglob("*") if path.is_file()}
+    own = {key for key in objects if not is_key(key)}
+    assert {key.partition("/")[0] for key in own} <= written(OWN)
+    objects -= own
     sorts = {key.partition("/")[0] for key in objects}
-    assert sorts == {"wal", "compaction", "tables", "checkpoint"}
+    assert sorts >= {"wal", "compaction", "tables"}
     assert unknown(objects, OBJECTS) == []
     with sqlite3.connect(tmp_path / "metadata.db") as database:
         stored = {key for (key,) in database.execute("SELECT key FROM keys")}
