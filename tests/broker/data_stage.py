@@ -146,13 +146,18 @@ class MemoryLog:
             raise self.no_room
 
     async def read(
-        self, wanted: Sequence[Wanted], *, bytes_max: int, deadline_s: float
+        self,
+        wanted: Sequence[Wanted],
+        *,
+        bytes_max: int,
+        deadline_s: float,
+        at_least_one: bool = True,
     ) -> list[Fetched]:
         assert deadline_s > 0
         self.reads += 1
         if self.read_failure is not None:
             raise self.read_failure
-        left, must = bytes_max, True
+        left, must = bytes_max, at_least_one
         made = []
         for one in wanted:
             fetched = self._read_stream(one, min(one.bytes_max, left), must=must)

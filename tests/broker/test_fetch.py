@@ -15,6 +15,7 @@ from tests.broker.data_requests import (
 )
 from tests.broker.data_stage import MemoryLog, Stage, batch, topic_id
 
+from lakelog.broker import fetch_read
 from lakelog.broker.fetch import RESPONSE_BYTES_MAX
 from lakelog.broker.fetch_sessions import records_bytes
 from lakelog.log.values import Fetched, Wanted
@@ -85,10 +86,17 @@ class NotingLog(MemoryLog):
         self.budgets: list[int] = []
 
     async def read(
-        self, wanted: Sequence[Wanted], *, bytes_max: int, deadline_s: float
+        self,
+        wanted: Sequence[Wanted],
+        *,
+        bytes_max: int,
+        deadline_s: float,
+        at_least_one: bool = True,
     ) -> list[Fetched]:
         self.budgets.append(bytes_max)
-        return await super().read(wanted, bytes_max=bytes_max, deadline_s=deadline_s)
+        return await super().read(
+            wanted, bytes_max=bytes_max, deadline_s=deadline_s, at_least_one=at_least_one
+        )
 
 
 def test_the_brokers_own_cap_bounds_what_a_client_may_ask_for() -> None:
@@ -98,6 +106,26 @@ def test_the_brokers_own_cap_bounds_what_a_client_may_ask_for() -> None:
     commit(stage, 1, b"a")
     fetched(stage, fetch(("t", [(0, 0)]), max_bytes=2**31 - 1, min_bytes=2**31 - 1))
     assert set(log.budgets) == {RESPONSE_BYTES_MAX}
+
+
+def test_what_is_read_in_parts_is_one_answer_within_one_budget(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fetch_read, "STREAMS_PER_READ", 3)
+    log = NotingLog()
+    stage = Stage(log=log)
+    stage.topic("t", 8)
+    large = max(commit(stage, stream, b"x" * 500) for stream in range(1, 9))
+    wants = [(number, 0) for number in range(8)]
+    assert sizes(fetched(stage, fetch(("t", wants)))) == [large] * 8
+    answer = fetched(stage, fetch(("t", wants), max_bytes=4 * large))
+    assert sizes(answer) == [large] * 4 + [0] * 4
+    assert [row.high_watermark for row in rows(answer)] == [1] * 8
+    answer = fetched(stage, fetch(("t", wants), max_bytes=1))
+    assert sizes(answer) == [large] + [0] * 7
+    log.damaged = set(range(1, 5))  # also what comes first in a later part is returned anyway
+    answer = fetched(stage, fetch(("t", wants), max_bytes=1))
+    assert sizes(answer) == [0] * 4 + [large] + [0] * 3
 
 
 def test_unknown_topics_are_3_by_name_and_100_by_id_and_unknown_partitions_3() -> None:

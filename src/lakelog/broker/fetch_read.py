@@ -28,9 +28,9 @@ STORAGE_ERROR_VERSION: Final = 6
 """Before it clients do not know KAFKA_STORAGE_ERROR and give up; they are told to look again."""
 
 
-READ_STREAMS_MAX: Final = 500
-"""The most partitions that one answer holds records of. Planning and cutting takes about 40 us for
-each, and the loop waits meanwhile (R2); a client that asks again begins with the others."""
+STREAMS_PER_READ: Final = 500
+"""So many partitions are read before others get their turn: planning and cutting takes about 40 us
+for each, and the loop waits meanwhile (R2)."""
 
 
 class Entry:
@@ -222,12 +222,29 @@ class Reading:
         if not self._ready:
             return
         places = sorted(self._ready)
-        for at in places[READ_STREAMS_MAX:]:
-            self._defer(at)
-        places = places[:READ_STREAMS_MAX]
+        for start in range(0, len(places), STREAMS_PER_READ):
+            if start:
+                await self._turn.take()
+            began_s = self._turn.now_s()
+            await self._read_some(places[start : start + STREAMS_PER_READ], deadline_s)
+            if len(places) > STREAMS_PER_READ:
+                self._turn.spent(began_s)
+
+    async def _read_some(self, places: list[int], deadline_s: float) -> None:
+        """Read some of the partitions with what is left of the bytes."""
+        left_bytes = self._bytes_max - self.size_bytes
+        if self.size_bytes and left_bytes <= 0:
+            for at in places:
+                self._defer(at)
+            return
         wanted = [self._wanted(self._entries[at]) for at in places]
         try:
-            fetched = await self._log.read(wanted, bytes_max=self._bytes_max, deadline_s=deadline_s)
+            fetched = await self._log.read(
+                wanted,
+                bytes_max=left_bytes,
+                deadline_s=deadline_s,
+                at_least_one=not self.size_bytes,
+            )
         except Failure as failure:  # the store did not answer: the client asks again
             code = failure_code(failure, Attempt.READING)
             for at in places:

@@ -221,21 +221,32 @@ class Log:
             await committer.room(size_bytes, deadline_s=deadline_s)
 
     async def read(
-        self, wanted: Sequence[Wanted], *, bytes_max: int, deadline_s: float
+        self,
+        wanted: Sequence[Wanted],
+        *,
+        bytes_max: int,
+        deadline_s: float,
+        at_least_one: bool = True,
     ) -> list[Fetched]:
-        """What the streams hold from the offsets on, in order, within one budget."""
-        if len(self._readers) == 1:
-            reading = self._readers[0].read(wanted, bytes_max=bytes_max)
-            return await self._within(deadline_s, reading)
-        return await self._within(deadline_s, self._read_domains(wanted, bytes_max))
+        """What the streams hold from the offsets on, in order, within one budget.
 
-    async def _read_domains(self, wanted: Sequence[Wanted], bytes_max: int) -> list[Fetched]:
+        The first batch is read however large it is, if there has to be at least one.
+        """
+        if len(self._readers) == 1:
+            reading = self._readers[0].read(wanted, bytes_max=bytes_max, at_least_one=at_least_one)
+        else:
+            reading = self._read_domains(wanted, bytes_max, at_least_one)
+        return await self._within(deadline_s, reading)
+
+    async def _read_domains(
+        self, wanted: Sequence[Wanted], bytes_max: int, at_least_one: bool
+    ) -> list[Fetched]:
         """One domain after another, with the budget that those before left."""
         fetched: list[Fetched] = []
         for one in wanted:
             reader = self._readers[self.domain_of(one.stream)]
-            must = not any(before.size_bytes for before in fetched)
-            fetched += await reader.read([one], bytes_max=bytes_max, at_least_one=must)
+            fetched += await reader.read([one], bytes_max=bytes_max, at_least_one=at_least_one)
+            at_least_one = at_least_one and not fetched[-1].size_bytes
             bytes_max = max(0, bytes_max - fetched[-1].size_bytes)
         return fetched
 
