@@ -124,6 +124,13 @@ LOOP: tuple[Plant, ...] = (
         tests=TURNS,
     ),
     plant(
+        "each part of a fetch has the whole budget",
+        "broker/fetch_read.py",
+        "left_bytes = self._bytes_max - self.size_bytes",
+        "left_bytes = self._bytes_max",
+        tests=("tests/broker/test_fetch.py",),
+    ),
+    plant(
         "a large answer is encoded in the loop",
         "server/session.py",
         "            if isinstance(answer, Struct) and is_large(answer):\n"
@@ -149,6 +156,21 @@ HALF_SENT: tuple[Plant, ...] = (
         "server/half_sent.py",
         "        if self._passing is receiver:\n            self._passing = None\n",
         "",
+        tests=SLOW_SENDERS,
+    ),
+    plant(
+        "a pass is offered to one whose address does not let it go on",
+        "server/traffic.py",
+        "            chosen.may_go_on()\n            if self.passing is not None:\n"
+        "                return\n",
+        "            chosen.may_go_on()\n            return\n",
+        tests=SLOW_SENDERS,
+    ),
+    plant(
+        "who has the port's pass waits for its address",
+        "server/flow.py",
+        "            return False  # whoever has the port's pass needs none of its address\n",
+        "            pass\n",
         tests=SLOW_SENDERS,
     ),
     plant(

@@ -1,6 +1,8 @@
 """Half-sent requests hold a share of the memory for each address, and not for long (R1)."""
 
 import asyncio
+import random
+from typing import cast
 
 import pytest
 from prometheus_client import generate_latest
@@ -11,6 +13,7 @@ from lakelog.server.address import Address
 from lakelog.server.half_sent import HalfSent
 from lakelog.server.listener import Listener
 from lakelog.server.options import ServerOptions
+from lakelog.server.session import Session
 from lakelog.telemetry import Metrics
 
 MIB = 1 << 20
@@ -105,6 +108,107 @@ def test_slow_senders_of_one_address_leave_room_for_others(loop: str) -> None:
                 await talk.close()
 
     run(loop, scenario())
+
+
+@both_loops
+@pytest.mark.parametrize("share", [0.25, 0.5, 1.0])
+def test_half_sent_requests_of_several_addresses_come_to_their_end(loop: str, share: float) -> None:
+    async def scenario() -> None:
+        options = ServerOptions(
+            connection_bytes_max=MIB, total_bytes_max=4 * MIB, address_share_max=share
+        )
+        async with port(echo, options) as (listener, address):
+            whole = request(1, key=PRODUCE, body=bytes(2 * MIB))
+            talks = []
+            for number in range(12):
+                reader, writer = await asyncio.open_connection(
+                    address.host, address.port, local_addr=(f"127.0.0.{2 + number % 3}", 0)
+                )
+                talks.append(Talk(reader, writer))
+                talks[-1].send(whole[:MIB])
+            await settled(lambda: listener.held_bytes)
+            for talk in reversed(talks):
+                talk.send(whole[MIB:])
+            assert [await talk.receive() for talk in talks] == [1] * 12
+            assert listener.held_bytes == 0
+            for talk in talks:
+                await talk.close()
+
+    run(loop, scenario())
+
+
+class Wire:
+    """A transport that notes whether its connection is read, and what was answered."""
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+        self.reading = True
+        self.answers = 0
+
+    def get_extra_info(self, name: str) -> tuple[str, int]:
+        return (self.host, 1) if name == "peername" else ("127.0.0.1", 9092)
+
+    def set_write_buffer_limits(self, *, high: int) -> None:
+        assert high > 0
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def writelines(self, parts: list[bytes]) -> None:
+        assert parts
+        self.answers += 1
+
+    def abort(self) -> None:
+        raise AssertionError("no connection has to end")
+
+    close = abort
+
+
+@pytest.mark.parametrize("share", [0.1, 0.25, 0.5, 1.0])
+@pytest.mark.parametrize("seed", range(10))
+def test_in_whatever_order_bytes_come_somebody_is_read_until_all_is_answered(
+    seed: int, share: float
+) -> None:
+    chance = random.Random(seed)
+
+    async def scenario() -> None:
+        options = ServerOptions(
+            connection_bytes_max=MIB, total_bytes_max=2 * MIB, address_share_max=share
+        )
+        listener = Listener(echo, clock=SystemClock(), metrics=Metrics(), options=options)
+        connections = []
+        for number in range(9):
+            wire, session = Wire(f"10.0.0.{number % 3}"), Session(listener._traffic)
+            session.connection_made(cast("asyncio.Transport", wire))
+            sizes = (chance.randrange(100, 3 * MIB // 2) for _ in range(2))
+            sent = b"".join(request(1, key=PRODUCE, body=bytes(size)) for size in sizes)
+            connections.append((wire, session, memoryview(sent)))
+        while any(data for _, _, data in connections):
+            read = [at for at, (wire, _, data) in enumerate(connections) if data and wire.reading]
+            assert read, "everybody waits for another"
+            at = chance.choice(read)
+            wire, session, data = connections[at]
+            buffer = session.get_buffer(-1)
+            count = min(len(buffer), len(data), chance.choice((1_000, 100_000, MIB)))
+            buffer[:count] = data[:count]
+            connections[at] = (wire, session, data[count:])
+            session.buffer_updated(count)
+            for _ in range(6):
+                await asyncio.sleep(0)
+        assert listener.held_bytes == 0
+        for wire, session, _ in connections:
+            assert wire.answers >= 1
+            session.connection_lost(None)
+        assert listener._traffic.half_sent == {}
+        await listener.close()
+
+    asyncio.run(scenario())
 
 
 @both_loops

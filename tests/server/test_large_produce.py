@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from tests.server.test_node import OPTIONS, new_world, running
 
-from lakelog.broker.fetch_read import READ_STREAMS_MAX
 from lakelog.log.options import LogOptions
 from lakelog.model.failures import Unavailable
 from lakelog.objects.memory import MemoryObjectStore
@@ -80,18 +79,8 @@ async def sent(client: Client, request: ProduceRequest) -> Sequence[PartitionPro
     return answer.responses[0].partition_responses
 
 
-async def values(client: Client, topic: bytes, partitions: range) -> dict[int, list[bytes]]:
-    """The values of each partition; no answer holds those of more than some."""
-    found: dict[int, list[bytes]] = {}
-    for start in range(0, len(partitions), READ_STREAMS_MAX):
-        some = partitions[start : start + READ_STREAMS_MAX]
-        found |= await _some_values(client, topic, some)
-    return found
-
-
-async def _some_values(
-    client: Client, topic: bytes, partitions: Sequence[int]
-) -> dict[int, list[bytes]]:
+async def values(client: Client, topic: bytes, partitions: Sequence[int]) -> dict[int, list[bytes]]:
+    """The values of each partition, by one fetch."""
     wanted = tuple(
         FetchPartition(partition=at, fetch_offset=0, partition_max_bytes=1 << 20)
         for at in partitions

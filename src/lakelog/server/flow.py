@@ -129,7 +129,7 @@ class Flow(asyncio.BufferedProtocol, ABC):
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes are to be received; small pieces when room gets scarce."""
         assert self.share is not None
-        is_over = self.share.is_over(self)
+        is_over = self.share.is_over(self) and self.traffic.passing is not self
         growth_bytes_max = SCARCE_READ_BYTES if is_over else None
         buffer = self._reader.get_buffer(sizehint, growth_bytes_max)
         if self._reader.room_bytes != self.unframed_bytes:
@@ -298,6 +298,8 @@ class Flow(asyncio.BufferedProtocol, ABC):
             return True
         if pending and self.held_bytes > options.connection_bytes_max:
             return True
+        if self.traffic.passing is self:
+            return False  # whoever has the port's pass needs none of its address
         assert self.share is not None
         return self.share.must_wait(self) or self.traffic.must_wait(self)
 

@@ -137,11 +137,15 @@ class Traffic:
             for session in waiting:
                 session.may_go_on()
         elif self.passing is None and self._is_stuck():
-            for chosen in [session for session in self.waiting if session.unframed_bytes]:
-                del self.waiting[chosen]
-                chosen.may_go_on()  # if its address has room, or a pass for it
-                if self.passing is not None:
-                    break
+            self._give_pass()
+
+    def _give_pass(self) -> None:
+        """Let one half-sent request be read to its end, whose address has room or a pass too."""
+        for chosen in [session for session in self.waiting if session.unframed_bytes]:
+            del self.waiting[chosen]
+            chosen.may_go_on()
+            if self.passing is not None:
+                return
 
     def _is_stuck(self) -> bool:
         """Whether nothing is held but half-sent requests, so that no answer can free anything."""
