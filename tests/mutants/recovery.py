@@ -8,18 +8,17 @@ CLOCKS = ("tests/objects/test_local_clock.py",)
 LOST_METADATA: tuple[Plant, ...] = (
     plant(
         "no milestone while the log grows",
-        "domain/replica.py",
-        "            if self._serving and self._milestones.is_due(self.state):\n"
-        "                await self._try_mark()\n",
-        "            pass\n",
+        "domain/milestone.py",
+        "            await self.try_put(marked())\n",
+        "            marked()\n",
         tests=STARTS,
     ),
     plant(
         "no milestone at the end of a process",
         "domain/replica.py",
-        "        if self._serving and self._milestones.is_due(self.state):\n"
-        "            with contextlib",
-        "        if False:\n            with contextlib",
+        "                await self._milestones.try_put(self._marked())\n"
+        "        self._serving = False\n",
+        "                pass\n        self._serving = False\n",
         tests=STARTS,
     ),
     plant(
