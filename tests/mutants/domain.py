@@ -228,7 +228,7 @@ LOG: tuple[Plant, ...] = (
     plant(
         "empty answer without proof",
         "domain/replica.py",
-        "while self._proved_s < arrived_s:",
+        "while not self.is_proved(arrived_s=arrived_s):",
         "while False:",
         seeds=range(20),
     ),

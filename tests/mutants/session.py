@@ -54,8 +54,8 @@ HOLD: tuple[Plant, ...] = (
     plant(
         "a doubted name still counts",
         "topics/cluster.py",
-        "if self._has_key and not self._is_doubted else 0.0",
-        "if self._has_key else 0.0",
+        "if self._session is None or not self._has_key or self._is_doubted:",
+        "if self._session is None or not self._has_key:",
         tests=NAMES,
     ),
     plant(
