@@ -12,6 +12,7 @@ from tests.reading.running import Broker, running_broker
 
 from lakelog.pipeline.options import SparkOptions
 from lakelog.pipeline.spark_session import SessionStart
+from lakelog.spark.runtime import close_runtime
 
 
 @pytest.fixture(scope="session")
@@ -20,6 +21,7 @@ def spark() -> Iterator[SparkSession]:
     there = SparkSession._instantiatedSession
     if there is not None:
         yield there
+        close_runtime()
         return
     with ThreadPoolExecutor(1) as pool:
         session = pool.submit(SessionStart(SparkOptions(master="local[2]")).run).result()
@@ -27,6 +29,7 @@ def spark() -> Iterator[SparkSession]:
         yield session.spark
     finally:
         session.close()
+        close_runtime()
 
 
 @pytest.fixture(scope="module")

@@ -77,6 +77,18 @@ class Runtime:
                 found = self._sources[reached] = self.call(open_source(reached))
             return found
 
+    def close(self) -> None:
+        """Close what is open and end the loop; nothing may be asked of it any more."""
+        with self._lock:
+            for source in self._sources.values():
+                self.call(source.close())
+            self._sources.clear()
+        self.call(self._tasks.close())
+        self.pool.shutdown()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
 
 async def _ended(task: "asyncio.Task[None]") -> None:
     task.cancel()
@@ -85,6 +97,14 @@ async def _ended(task: "asyncio.Task[None]") -> None:
 
 _runtimes: Final[dict[int, Runtime]] = {}
 _making = threading.Lock()
+
+
+def close_runtime() -> None:
+    """Close the runtime of this process, if it has one; the next use makes another."""
+    with _making:
+        found = _runtimes.pop(os.getpid(), None)
+    if found is not None:
+        found.close()
 
 
 def runtime() -> Runtime:
