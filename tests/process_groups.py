@@ -10,9 +10,10 @@ from collections.abc import Sequence
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
+PIPELINE = ("tests/pipeline/test_spark_",)
 SPARK = (
-    "tests/pipeline/test_spark_",
     "tests/spark/",
+    *PIPELINE,
     "tests/examples/",
     "tests/docs/test_tour",
 )
@@ -35,6 +36,8 @@ LONGEST_FIRST = (
 
 def group_of(nodeid: str) -> str:
     """The group of a test: the server that it shares with other files, or its own file."""
+    if nodeid.startswith(PIPELINE):
+        return "pipeline"  # a session of its own: beside the others it would be the longest way
     if nodeid.startswith(SPARK):
         return "spark"
     if nodeid.startswith(SECURED_KAFKA):
