@@ -200,3 +200,28 @@ def test_a_network_filesystem_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_refusal_reaches_who_opens_the_store(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="does not exist"):
         asyncio.run(SqliteMetadataStore.open(tmp_path / "no" / "meta.db", ManualClock()))
+
+
+def test_a_page_that_another_process_is_copying_just_now_is_no_damage(tmp_path: Path) -> None:
+    """What is judged without a lock may be torn; with one, the page comes from the WAL."""
+    path = tmp_path / "meta.db"
+    opens(path)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("PRAGMA wal_autocheckpoint = 0")
+    other.execute(f"PRAGMA user_version = {FORMAT}")  # writes page 1, which goes to the WAL
+    with path.open("r+b") as file:
+        file.seek(100)  # the header of the schema's page, behind that of the file
+        file.write(b"\xff" * 8)
+    assert opens(path)
+    other.close()
+
+
+def test_a_damaged_file_that_nobody_uses_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "meta.db"
+    opens(path)
+    with path.open("r+b") as file:
+        file.seek(100)
+        file.write(b"\xff" * 8)
+    before = contents(tmp_path)
+    assert "the database is damaged" in refused(path)
+    assert contents(tmp_path) == before

@@ -116,7 +116,7 @@ def silent() -> Iterator[int]:
 def test_a_silent_server_costs_a_bounded_time(silent: int, limits: RemoteLimits) -> None:
     async def run() -> None:
         store = opened(silent, limits)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):  # what hangs hangs for ever; the machine may be busy
             with pytest.raises(OutcomeUnknown):
                 await store.put("k", [b"x"])
             for work in (store.get("k"), store.get_ranges("k", [ByteRange(0, 1)])):

@@ -225,6 +225,12 @@ def _judge_untouched(path: Path) -> None:
     connection = sqlite3.connect(uri, uri=True, isolation_level=None)
     try:
         _judge_format(connection, path)
+    except sqlite3.DatabaseError as error:
+        # Without a lock pages are torn while another process copies its WAL into the file. Where
+        # there is a WAL, the connection that takes locks and reads it decides.
+        is_in_use = path.with_name(path.name + "-wal").exists()
+        if primary_code(error) != sqlite3.SQLITE_CORRUPT or not is_in_use:
+            raise
     finally:
         connection.close()
 
