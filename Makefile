@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 UV_VERSION := 0.13.7
-TWO_PROCESSES := -n 2 --dist loadgroup --no-loadscope-reorder
+PROCESSES := -n 3 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help up check types style test proof demo bench compat sim fuzz mutants format clean
@@ -36,7 +36,7 @@ style: $(STAMP)
 	$(BIN)/python -m pytest -q tests/tidy
 
 test: check  ## All checks and the tests, in minutes
-	$(BIN)/python -m pytest -q $(TWO_PROCESSES) -m 'not proof' --ignore=tests/tidy
+	$(BIN)/python -m pytest -q $(PROCESSES) -m 'not proof' --ignore=tests/tidy
 
 proof: $(STAMP)  ## Everything that is proved, in an hour or two; goes on where it was (DEEP=1: hours)
 	$(BIN)/python -m tests.proof $(if $(DEEP),--deep)

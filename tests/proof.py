@@ -24,7 +24,7 @@ STEP_S_MAX = 4 * 3600.0
 LAST_LINES = 40
 """How far from its end a step's output is searched for its summary."""
 
-PYTEST = ("-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder")
+PYTEST = ("-m", "pytest", "-q", "-n", "3", "--dist", "loadgroup", "--no-loadscope-reorder")
 
 
 @dataclass(frozen=True, slots=True)
