@@ -16,7 +16,7 @@ import pytest
 from _pytest.mark import ParameterSet
 from hypothesis import settings
 
-IS_FULL = os.environ.get("LAKELOG_TEST_PROFILE", "quick") == "full"
+IS_FULL = os.environ.get("TEST_PROFILE", "quick") == "full"
 QUICK_EXAMPLES = 30
 FULL_EXAMPLES = 200
 QUICK_SHARE = 5

@@ -131,7 +131,7 @@ def digest_of_sources() -> str:
 def run(step: Step, sources: str) -> Result:
     """Run the step; its output goes to a file beside the results."""
     log = STATE / f"{step.name.replace(' ', '-')}.log"
-    environment = {**os.environ, "LAKELOG_TEST_PROFILE": "full"}
+    environment = {**os.environ, "TEST_PROFILE": "full"}
     began = time.monotonic()
     with log.open("wb") as output:
         try:

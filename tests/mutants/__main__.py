@@ -74,7 +74,7 @@ def verdict(plant: Plant) -> tuple[bool, str]:
             "PYTHONPATH": f"{folder / 'src'}{os.pathsep}{ROOT}",
             "HYPOTHESIS_STORAGE_DIRECTORY": str(folder / "hypothesis"),
             "PYTHONDONTWRITEBYTECODE": "1",
-            "LAKELOG_TEST_PROFILE": "full",
+            "TEST_PROFILE": "full",
         }
         for command in commands(plant):
             said = _run(command, environment, folder)
