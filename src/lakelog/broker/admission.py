@@ -2,9 +2,9 @@
 
 A producer id that no broker of this cluster ever gave out is refused with 59
 (UNKNOWN_PRODUCER_ID), and so it takes no room and is never mistaken for the next client's id. It
-is the code by which Java's client and librdkafka begin at sequence 0 again and repeat, so a
-producer that outlives its cluster goes on when ids have come as far as its own; older clients ask
-for a new id at once. Kafka takes any id.
+is the code by which Java's client and librdkafka begin at sequence 0 again and repeat, under the
+same id: a producer that outlives its cluster goes on when ids have come as far as its own, or when
+it is started again. Kafka takes any id.
 
 A producer that is new on its partition while the domain has no room for one more is refused with
 19, on which every client repeats (B9). A known one is always let in.
