@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from tests.wire.samples import messages
 
-from lakelog.wire.codec import decode, encode
+from lakelog.wire.codec import FIELDS_PER_PART, decode, encode
 from lakelog.wire.compile_decode import ELEMENTS_MAX
 from lakelog.wire.errors import EncodeError, ProtocolError
 from lakelog.wire.messages.consumer_group_heartbeat import (
@@ -199,6 +199,16 @@ def test_record_buffers_leave_uncopied_and_in_order(version: int) -> None:
     assert len(parts) == (5 if version < 12 else 6)
     whole = fetch_response(None, first, b"", bytes(second) + bytes(third))
     assert b"".join(parts) == b"".join(encode(whole, version))
+
+
+def test_an_answer_of_very_many_fields_is_joined_in_several_goes() -> None:
+    names = tuple(f"{number:06}" for number in range(2 * FIELDS_PER_PART))
+    parts = encode(DescribeGroupsRequest(names), 0)
+    fields_max = max(len(part) for part in parts) // len(names[0])
+    assert 3 <= len(parts) <= 6
+    assert fields_max <= FIELDS_PER_PART
+    read, _ = decode(DescribeGroupsRequest, 0, memoryview(b"".join(parts)))
+    assert read.groups == names
 
 
 def test_parts_that_do_not_add_up_are_a_bug() -> None:
