@@ -167,6 +167,37 @@ def test_tombstones_go_when_their_time_is_over() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("when", ["before the scan", "after the scan"])
+def test_a_clock_that_differs_from_the_stores_ends_no_tombstone(
+    when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rule 20: one that is a month ahead would take tombstones before consumers saw them."""
+
+    async def skewed() -> int:
+        return 30 * 86_400_000
+
+    async def scenario(place: Place) -> None:
+        await place.topic("latest", [1], is_compacted=True, dirty_ratio_min=0.0)
+        await filed(place, 1, (b"a", b"1"), (b"a", b"2"))
+        pipeline = cleaning(place)
+        with monkeypatch.context() as jump:
+            if when == "before the scan":
+                jump.setattr(place.objects, "clock_skew_ms", skewed)
+            await pipeline.round()
+            await pipeline.settled()
+            jump.setattr(place.objects, "clock_skew_ms", skewed)
+            await pipeline.drain(rounds_max=20)
+            assert (await cleaned(place, 1)).end == 0
+            kept = [row.offset for row in await place.rows(1)]
+            assert kept == ([0, 1] if when == "before the scan" else [1])
+        await pipeline.drain(rounds_max=20)
+        assert (await cleaned(place, 1)).end == 2
+        assert [row.offset for row in await place.rows(1)] == [1]
+        await pipeline.close()
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("failed", ["create task", "mark written", "commit table", "mark clean"])
 def test_a_pass_whose_pipeline_ended_is_made_again_by_another(failed: str) -> None:
     class CrashError(Exception):

@@ -95,4 +95,14 @@ STORES: tuple[Plant, ...] = (
     ),
 )
 
-PLANTS = ROWS + SIZES + STORES
+CLOCKS: tuple[Plant, ...] = (
+    plant(
+        "log compaction believes any clock",
+        "compaction/upkeep.py",
+        "now_ms = await reading(agreed, limit_s=options.clock_s)",
+        "now_ms = await reading(agreed, limit_s=options.clock_s) or self._shop.clock.now_ms()",
+        tests=("tests/compaction/test_upkeep.py",),
+    ),
+)
+
+PLANTS = ROWS + SIZES + STORES + CLOCKS

@@ -29,6 +29,11 @@ class PipelineOptions:
     rewrite: RewriteOptions = field(default_factory=RewriteOptions)
     """Which files are too small, and how large one should be."""
 
+    clock_skew_max_ms: int = 60_000
+    """Log compaction waits while our clock is further than this from the object store's."""
+    clock_s: float = 10.0
+    """The most that comparing the clocks may take."""
+
     job_bytes: int = 128 << 20
     """A topic with so much to read is a job of its own; smaller ones share jobs of this size."""
     jobs_max: int = 8

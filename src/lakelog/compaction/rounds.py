@@ -78,7 +78,7 @@ class Pipeline:
         self._shop = Shop(records, index, tables, clock, options, effects or Effects())
         self._shelf = Shelf(self._shop)
         self._lacking = Lacking()
-        self._upkeep = Upkeep(self._shop, scanner, self._lacking)
+        self._upkeep = Upkeep(self._shop, scanner, objects, self._lacking)
         self._one_at_a_time = asyncio.Lock()
 
     async def round(self) -> RoundReport:

@@ -18,12 +18,13 @@ Order of looking: task records, before this; then the table's files, then the in
 """
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from lakelog.clock import Tasks
+from lakelog.clock import Tasks, agreed_now_ms
 from lakelog.compaction.backfill import ends_in_segment
 from lakelog.compaction.cleaning import (
     CleaningPlan,
@@ -54,8 +55,13 @@ from lakelog.compaction.tally import Tally
 from lakelog.compaction.tasks import CompactionFailure, Trouble
 from lakelog.compaction.views import IndexEntry
 from lakelog.compaction.waits import reading, together
+from lakelog.log.options import CLOCK_HINT
 from lakelog.model.failures import Conflict, Failure, NotFound, OutcomeUnknown
+from lakelog.objects.port import ObjectStore
 from lakelog.streams.objects import FileKind
+from lakelog.telemetry import event
+
+_log = logging.getLogger("lakelog.compaction")
 
 WHOLE: Final = 1 << 62
 """Beyond every offset."""
@@ -101,9 +107,12 @@ class _Scanned:
 class Upkeep:
     """The upkeep of all tables by one pipeline."""
 
-    def __init__(self, shop: Shop, scanner: Scanner | None, lacking: Lacking) -> None:
+    def __init__(
+        self, shop: Shop, scanner: Scanner | None, objects: ObjectStore, lacking: Lacking
+    ) -> None:
         self._shop = shop
         self._scanner = scanner
+        self._objects = objects
         self._lacking = lacking
         self._passes: dict[int, _Pass] = {}
         self._scanning: dict[int, asyncio.Task[None]] = {}
@@ -248,8 +257,10 @@ class Upkeep:
 
     async def _mark_clean(self, one: _Idle, current: _Pass, tally: Tally) -> None:
         """Every group was replaced: say how far the stream is clean."""
+        now_ms = await self._agreed_now_ms()
+        if now_ms is None:
+            return  # a pass of the wrong time would end tombstones at one; it is made again
         record = one.stored.record
-        now_ms = self._shop.clock.now_ms()
         rules = rules_of(one.topic)
         cleaned = after_pass(record.cleaned, current.plan, rules=rules, now_ms=now_ms)
         put = self._shop.records.put
@@ -270,8 +281,10 @@ class Upkeep:
         free = [
             one for stream, one in idle.items() if one.topic.is_compacted and stream not in busy
         ]
+        now_ms = await self._agreed_now_ms() if free else None
+        if now_ms is None:
+            return
         views = await self._shop.views([StreamRange(one.name.stream, 0, WHOLE) for one in free])
-        now_ms = self._shop.clock.now_ms()
         for one, view in zip(free, views, strict=True):
             if view is None:
                 continue
@@ -288,6 +301,17 @@ class Upkeep:
                 stream = one.name.stream
                 work = self._scan(self._scanner, plan)
                 self._scanning[stream] = self._tasks.spawn(work, name=f"scan {stream}")
+
+    async def _agreed_now_ms(self) -> int | None:
+        """The time, if it may end tombstones (rule 20)."""
+        options = self._shop.options
+        agreed = agreed_now_ms(
+            self._shop.clock, self._objects.clock_skew_ms, skew_max_ms=options.clock_skew_max_ms
+        )
+        now_ms = await reading(agreed, limit_s=options.clock_s)
+        if now_ms is None:
+            event(_log, "clock_differs", logging.ERROR, hint=f"log compaction waits; {CLOCK_HINT}")
+        return now_ms
 
     async def _scan(self, scanner: Scanner, plan: CleaningPlan) -> None:
         stream = plan.name.stream
