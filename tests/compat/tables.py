@@ -32,9 +32,8 @@ def read_duckdb(catalog_uri: str, namespace: str, table: str) -> Mapping[int, Fi
 
 def read_pyiceberg(catalog_uri: str, namespace: str, table: str) -> Mapping[int, Figures]:
     """The figures of what PyIceberg reads, batch by batch; DuckDB only adds up."""
-    found = RestCatalog("lake", uri=catalog_uri).load_table((namespace, table))
-    rows = found.scan().to_arrow_batch_reader()
-    with connected(catalog_uri) as duck:
+    with RestCatalog("lake", uri=catalog_uri) as catalog, connected(catalog_uri) as duck:
+        rows = catalog.load_table((namespace, table)).scan().to_arrow_batch_reader()
         duck.register("read_rows", rows)
         return figures(duck.execute(statement(DUCKDB, "read_rows")).fetchall())
 

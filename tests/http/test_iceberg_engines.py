@@ -45,8 +45,21 @@ def fresh(tmp_path: Path) -> Iterator[Served]:
         yield found
 
 
+OPENED: list[RestCatalog] = []
+
+
+@pytest.fixture(autouse=True)
+def closed_catalogs() -> Iterator[None]:
+    """Close the connections of the test's catalogs: PyIceberg leaves them to the collector."""
+    yield
+    while OPENED:
+        OPENED.pop().close()
+
+
 def client(found: Served, **properties: str) -> RestCatalog:
-    return RestCatalog("lake", uri=found.uri, **properties)
+    opened = RestCatalog("lake", uri=found.uri, **properties)
+    OPENED.append(opened)
+    return opened
 
 
 def figures(rows: pa.Table) -> list[tuple[int, int, int]]:
