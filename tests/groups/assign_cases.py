@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from hypothesis import strategies as st
 
-from lakelog.groups.assign import Assignment, Subscriber
+from lakelog.groups.assignors import Assignment, Subscriber
 from lakelog.model.ids import TopicId
 
 Owned = Mapping[int, Sequence[int]]

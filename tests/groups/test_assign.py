@@ -17,7 +17,7 @@ from tests.groups.assign_cases import (
     with_shares,
 )
 
-from lakelog.groups.assign import ASSIGNORS, DEFAULT_ASSIGNOR, Subscriber
+from lakelog.groups.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, Subscriber
 
 NAMES = sorted(ASSIGNORS)
 
@@ -222,7 +222,7 @@ def test_a_static_member_keeps_its_partitions_under_another_member_id(name: str)
 
 SCRIPT = """
 from tests.groups.assign_cases import member, topic
-from lakelog.groups.assign import ASSIGNORS
+from lakelog.groups.assignors import ASSIGNORS
 counts = {topic(number): 3 + number % 5 for number in range(12)}
 mixed = [
     member(f"m{index}", [n for n in range(12) if (n * 7 + index) % 3], {index: [0, 1, 2]})

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.groups.assign_cases import Case, cases, load, member, readable, topic
 
-from lakelog.groups.assign_range import assign_range
+from lakelog.groups.assignors import assign_range
 
 
 @settings(deadline=None)

@@ -14,8 +14,7 @@ from tests.groups.assign_cases import (
     with_shares,
 )
 
-from lakelog.groups.assign import Assignment, Subscriber
-from lakelog.groups.assign_uniform import assign_uniform
+from lakelog.groups.assignors import Assignment, Subscriber, assign_uniform
 
 
 def kept(members: list[Subscriber], result: dict[str, Assignment]) -> int:

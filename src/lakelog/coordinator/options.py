@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from lakelog.groups.assign import ASSIGNORS
+from lakelog.groups.assignors import ASSIGNORS
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from lakelog.groups.assign import ASSIGNORS, Subscriber
+from lakelog.groups.assignors import ASSIGNORS, Subscriber
 from lakelog.groups.events import Target
 from lakelog.groups.outcomes import Judged
 from lakelog.groups.state import ConsumerGroup
