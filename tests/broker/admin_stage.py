@@ -25,7 +25,7 @@ from lakelog.clock import SeededEntropy
 from lakelog.coordinator.options import GroupOptions
 from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.model.ids import BrokerId
-from lakelog.server.surroundings import broker_configs, group_configs
+from lakelog.server.adapters import broker_configs, group_configs
 from lakelog.streams.table import StreamFacts
 from lakelog.telemetry import Metrics
 from lakelog.topics.cluster import Cluster, open_cluster

@@ -21,7 +21,7 @@ from lakelog.meta.port import MetadataStore
 from lakelog.model.ids import BrokerId
 from lakelog.objects.memory import MemoryObjectStore
 from lakelog.objects.port import ObjectStore
-from lakelog.server.surroundings import (
+from lakelog.server.adapters import (
     KnownTopics,
     LiveBrokers,
     broker_configs,

@@ -11,8 +11,8 @@ from typing import TypeVar
 from lakelog.cli.cluster import Cluster
 from lakelog.cli.group_lag import TopicPartition
 from lakelog.cli.group_offsets import commit_offsets
-from lakelog.server.address import Address
 from lakelog.server.client import Client
+from lakelog.server.options import Address
 from lakelog.wire.consumer_protocol import (
     ConsumerAssignment,
     ConsumerSubscription,

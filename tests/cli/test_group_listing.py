@@ -2,7 +2,7 @@
 
 from lakelog.cli.cluster import Node
 from lakelog.cli.group_listing import Listing, joined
-from lakelog.server.address import Address
+from lakelog.server.options import Address
 from lakelog.wire.messages.list_groups import ListedGroup
 
 ONE = Node(1, Address("a", 9092))

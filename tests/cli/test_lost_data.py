@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.cli.test_serve import PATIENCE_S, serving
 
-from lakelog.server.address import Address
 from lakelog.server.client import Client, KafkaFailure, Unreachable
+from lakelog.server.options import Address
 from lakelog.wire.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,

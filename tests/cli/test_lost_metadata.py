@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tests.cli.test_serve import PATIENCE_S, refused, serve, serving
 
-from lakelog.server.address import Address
 from lakelog.server.client import Client
+from lakelog.server.options import Address
 from lakelog.wire.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,

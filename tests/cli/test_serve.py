@@ -21,8 +21,8 @@ from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.meta import keys
 from lakelog.meta.sqlite import SqliteMetadataStore
 from lakelog.pipeline.remote_index import RemoteIndex
-from lakelog.server.address import Address
 from lakelog.server.client import Client
+from lakelog.server.options import Address
 from lakelog.topics.cluster import ClusterRecord
 from lakelog.wire.messages.create_topics import (
     CreatableTopic,

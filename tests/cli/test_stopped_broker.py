@@ -18,8 +18,8 @@ from tests.compat.groups.clusters import is_free
 from lakelog.clock import SystemClock
 from lakelog.meta import keys
 from lakelog.meta.sqlite import SqliteMetadataStore
-from lakelog.server.address import Address
 from lakelog.server.client import Client
+from lakelog.server.options import Address
 from lakelog.testing.broker import EmbeddedBroker, EmbeddedOptions
 from lakelog.topics.cluster import SESSION_TTL_S
 from lakelog.wire.messages.create_topics import (

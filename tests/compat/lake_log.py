@@ -7,8 +7,8 @@ from lakelog.cli.conversation import check
 from lakelog.cli.topics import EARLIEST, LATEST, find_topic, list_offsets
 from lakelog.records.header import parse_header, split_batches
 from lakelog.records.table_rows import RowBuilder
-from lakelog.server.address import Address
 from lakelog.server.client import Client
+from lakelog.server.options import Address
 from lakelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from lakelog.wire.messages.produce import (
     PartitionProduceData,

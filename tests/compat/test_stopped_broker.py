@@ -12,8 +12,8 @@ import pytest
 from bench.broker import HOST, Launch, ProcessBroker, free_ports
 from tests.broker.data_stage import batch
 
-from lakelog.server.address import Address
 from lakelog.server.client import Client
+from lakelog.server.options import Address
 from lakelog.wire.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,

@@ -7,8 +7,8 @@ from bench.ours import start_ours
 
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.header import parse_header
-from lakelog.server.address import Address
 from lakelog.server.client import Client
+from lakelog.server.options import Address
 from lakelog.wire.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,

@@ -6,7 +6,7 @@ import pytest
 
 from lakelog.config.keys import KAFKA_NAMES, known
 from lakelog.config.load import BadConfiguration, load
-from lakelog.server.address import Address
+from lakelog.server.options import Address
 
 
 def written(tmp_path: Path, text: str) -> Path:

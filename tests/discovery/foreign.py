@@ -6,8 +6,8 @@ from types import TracebackType
 from typing import Self
 
 from lakelog.model.errors import ErrorCode
-from lakelog.server.address import Address
 from lakelog.server.client import Client
+from lakelog.server.options import Address
 from lakelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from lakelog.wire.messages.join_group import (
     JoinGroupRequest,

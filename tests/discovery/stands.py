@@ -16,8 +16,8 @@ from bench.peer import CLUSTER_ID, PROPERTIES, Peer
 from msgspec import Struct
 
 from lakelog.coordinator.options import GroupOptions
-from lakelog.server.address import Address
 from lakelog.server.client import Client
+from lakelog.server.options import Address
 from lakelog.testing.broker import EmbeddedBroker, EmbeddedOptions
 from lakelog.wire.messages.create_partitions import (
     CreatePartitionsRequest,

@@ -18,7 +18,7 @@ from tests.golden.groups.recording import Difference, Recorded, compare, load, r
 from tests.golden.groups.script import PROFILES, SCRIPTS, Played, Script, played
 from tests.golden.groups.stage import Step
 
-from lakelog.server.address import Address
+from lakelog.server.options import Address
 from lakelog.wire.apis import APIS
 
 RECORDED = {profile: load(profile) for profile in PROFILES}

@@ -132,35 +132,35 @@ LOOP: tuple[Plant, ...] = (
     ),
     plant(
         "a large answer is encoded in the loop",
-        "server/session.py",
+        "server/requests.py",
         "            if isinstance(answer, Struct) and is_large(answer):\n"
         "                self._encode_slowly(place, header, answer, arrived_s)\n"
         "                return\n",
         "",
-        tests=("tests/server/test_session.py",),
+        tests=("tests/server/test_connection.py",),
     ),
 )
 
-SLOW_SENDERS = ("tests/server/test_half_sent.py",)
+SLOW_SENDERS = ("tests/server/test_port_shares.py",)
 
 HALF_SENT: tuple[Plant, ...] = (
     plant(
         "one address holds all the memory with half-sent requests",
-        "server/flow.py",
-        "return self.share.must_wait(self) or self.traffic.must_wait(self)",
-        "return self.traffic.must_wait(self)",
+        "server/connection.py",
+        "return self._share.must_wait(self) or self._port.must_wait(self)",
+        "return self._port.must_wait(self)",
         tests=SLOW_SENDERS,
     ),
     plant(
         "a pass is never given back",
-        "server/half_sent.py",
-        "        if self._passing is receiver:\n            self._passing = None\n",
+        "server/port.py",
+        "        if self._passing is connection:\n            self._passing = None\n",
         "",
         tests=SLOW_SENDERS,
     ),
     plant(
         "a pass is offered to one whose address does not let it go on",
-        "server/traffic.py",
+        "server/port.py",
         "            chosen.may_go_on()\n            if self.passing is not None:\n"
         "                return\n",
         "            chosen.may_go_on()\n            return\n",
@@ -168,15 +168,15 @@ HALF_SENT: tuple[Plant, ...] = (
     ),
     plant(
         "who has the port's pass waits for its address",
-        "server/flow.py",
+        "server/connection.py",
         "            return False  # whoever has the port's pass needs none of its address\n",
         "            pass\n",
         tests=SLOW_SENDERS,
     ),
     plant(
         "who sent much at once may be slow for long",
-        "server/flow.py",
-        "            self.frame_began_s = now_s\n            self._window_bytes = 0\n\n",
+        "server/connection.py",
+        "            self._frame_began_s = now_s\n            self._window_bytes = 0\n\n",
         "\n",
         tests=SLOW_SENDERS,
     ),

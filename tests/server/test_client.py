@@ -3,12 +3,12 @@
 import asyncio
 
 import pytest
-from tests.server.ports import echo, port
+from tests.server.port_stub import echo, port
 
 from lakelog.broker.call import Answer, Call, Later
 from lakelog.model.errors import ErrorCode
-from lakelog.server.address import Address
 from lakelog.server.client import Client, KafkaFailure, Unreachable
+from lakelog.server.options import Address
 from lakelog.wire.apis import APIS, ApiKey
 from lakelog.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from lakelog.wire.messages.metadata import MetadataRequest, MetadataResponse

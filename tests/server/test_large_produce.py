@@ -14,8 +14,8 @@ from lakelog.objects.port import Buffer
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.columns import decode_columns
 from lakelog.records.header import split_batches
-from lakelog.server.address import Address
 from lakelog.server.client import Client
+from lakelog.server.options import Address
 from lakelog.testing.broker import EmbeddedBroker
 from lakelog.wire.messages.create_topics import (
     CreatableTopic,

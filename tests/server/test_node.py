@@ -15,10 +15,10 @@ from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.model.failures import NotFound, Refused, Unavailable
 from lakelog.objects.memory import MemoryObjectStore
 from lakelog.objects.port import Buffer
-from lakelog.server.address import Address
+from lakelog.server.adapters import InstrumentedObjects
 from lakelog.server.client import Client
 from lakelog.server.node import Node, NodeOptions, World
-from lakelog.server.watched import WatchedObjects
+from lakelog.server.options import Address
 from lakelog.telemetry import Metrics
 from lakelog.topics.cluster import http_addresses, open_cluster
 from lakelog.topics.tables import TableOptions
@@ -206,7 +206,7 @@ def test_a_watched_store_remembers_its_trouble_until_it_is_over() -> None:
 
     async def scenario() -> None:
         moody = Moody(SystemClock())
-        watched = WatchedObjects(moody, Metrics())
+        watched = InstrumentedObjects(moody, Metrics())
         await watched.put("a", [b"1"])
         troubles = [watched.trouble]
         moody.well = False

@@ -18,7 +18,7 @@ from lakelog.meta.port import MetadataLog
 from lakelog.model.failures import Failure
 from lakelog.model.ids import BrokerId, TopicId
 from lakelog.objects.memory import MemoryObjectStore
-from lakelog.server.surroundings import LiveBrokers
+from lakelog.server.adapters import LiveBrokers
 from lakelog.telemetry import Metrics
 from lakelog.testing.faulty import (
     Fate,

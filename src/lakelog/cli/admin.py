@@ -15,7 +15,7 @@ from lakelog.cli.settings import file_option
 from lakelog.clock import SystemClock, SystemUptime
 from lakelog.config.load import load
 from lakelog.objects.local_clock import LocalClock
-from lakelog.server.address import Address
+from lakelog.server.options import Address
 
 
 @click.group()

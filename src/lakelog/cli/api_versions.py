@@ -5,8 +5,8 @@ import click
 from lakelog.broker.broker import BrokerOptions
 from lakelog.cli.conversation import AddressType, converse, json_option
 from lakelog.cli.output import show_rows
-from lakelog.server.address import Address
 from lakelog.server.client import Client
+from lakelog.server.options import Address
 from lakelog.wire.apis import ADVERTISED_FROM, APIS, ApiKey
 
 

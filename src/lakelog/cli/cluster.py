@@ -12,8 +12,8 @@ from typing import Final, Self, TypeVar
 
 from lakelog.cli.conversation import check, converse
 from lakelog.model.errors import ErrorCode
-from lakelog.server.address import Address
 from lakelog.server.client import Client, KafkaFailure, Unreachable
+from lakelog.server.options import Address
 from lakelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from lakelog.wire.messages.metadata import (
     MetadataRequest,

@@ -22,9 +22,8 @@ from lakelog.broker.broker import BrokerOptions
 from lakelog.clock import SystemClock, SystemEntropy, Tasks
 from lakelog.config.options import HTTP_LISTEN, Options
 from lakelog.config.stores import open_metadata, open_objects
-from lakelog.server.address import Address
-from lakelog.server.binding import bind, refusal
 from lakelog.server.node import Node, NodeOptions, World
+from lakelog.server.options import Address, bind, refusal
 from lakelog.telemetry import event
 from lakelog.topics.tables import TableOptions
 

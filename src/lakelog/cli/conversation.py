@@ -6,8 +6,8 @@ from typing import Final, ParamSpec, TypeVar
 
 import click
 
-from lakelog.server.address import Address
 from lakelog.server.client import Client, KafkaFailure, Unreachable
+from lakelog.server.options import Address
 
 DEFAULT_BROKER: Final = "127.0.0.1:9092"
 

@@ -15,8 +15,8 @@ from lakelog.cli.producing import Sender, Sending, chunks
 from lakelog.model.failures import Unavailable
 from lakelog.records.build import Record
 from lakelog.records.codecs import Codec
-from lakelog.server.address import Address
 from lakelog.server.client import Client
+from lakelog.server.options import Address
 
 GROUP: Final = "demo-readers"
 QUIET_POLLS_MAX: Final = 30

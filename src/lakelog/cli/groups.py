@@ -28,8 +28,8 @@ from lakelog.cli.output import show_rows
 from lakelog.clock import SystemClock
 from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Failure
-from lakelog.server.address import Address
 from lakelog.server.client import Client, KafkaFailure
+from lakelog.server.options import Address
 from lakelog.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 
 REASONS: Final = {

@@ -9,8 +9,8 @@ from typing import Final, ParamSpec, TypeVar
 import click
 
 from lakelog.cli.conversation import AddressType
-from lakelog.server.address import Address
 from lakelog.server.client import Unreachable
+from lakelog.server.options import Address
 
 TIMEOUT_S: Final = 30.0
 DEFAULT_HTTP: Final = "127.0.0.1:8080"

@@ -17,8 +17,8 @@ from lakelog.cli.producing import BATCH_RECORDS_MAX, Produced, Sender, Sending, 
 from lakelog.clock import SystemClock
 from lakelog.records.build import Record
 from lakelog.records.codecs import Codec
-from lakelog.server.address import Address
 from lakelog.server.client import Client
+from lakelog.server.options import Address
 
 CODECS: Final = [codec.name.lower() for codec in Codec]
 

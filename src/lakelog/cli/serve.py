@@ -20,7 +20,7 @@ from lakelog.clock import SystemClock
 from lakelog.config.load import load
 from lakelog.config.options import Options
 from lakelog.config.values import Raw
-from lakelog.server.address import Address
+from lakelog.server.options import Address
 from lakelog.telemetry import JsonLines, Plain
 
 Parameters = ParamSpec("Parameters")

@@ -9,7 +9,7 @@ from click.core import ParameterSource
 from lakelog.cli.http_pages import http_option
 from lakelog.cli.settings import file_option
 from lakelog.cli.sql_output import FORMATS, print_rows
-from lakelog.server.address import Address
+from lakelog.server.options import Address
 
 
 @click.command()

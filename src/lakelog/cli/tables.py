@@ -17,7 +17,7 @@ from lakelog.cli.http_pages import asked, http_option
 from lakelog.cli.offsets import At, OffsetError, parse
 from lakelog.cli.output import show, show_json, show_rows
 from lakelog.clock import SystemClock
-from lakelog.server.address import Address
+from lakelog.server.options import Address
 
 if TYPE_CHECKING:
     from lakelog.tables import Snapshot

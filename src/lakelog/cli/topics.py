@@ -8,8 +8,8 @@ import click
 from lakelog.cli.conversation import broker_option, check, converse, json_option
 from lakelog.cli.output import show, show_json, show_rows
 from lakelog.model.errors import ErrorCode
-from lakelog.server.address import Address
 from lakelog.server.client import Client, KafkaFailure
+from lakelog.server.options import Address
 from lakelog.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,

@@ -14,8 +14,7 @@ from lakelog.coordinator.options import GroupOptions
 from lakelog.domain.options import DomainOptions
 from lakelog.log.options import LogOptions
 from lakelog.objects.local_clock import JUMP_MAX_MS
-from lakelog.server.address import Address
-from lakelog.server.options import ServerOptions
+from lakelog.server.options import Address, ServerOptions
 from lakelog.topics.cluster import DOMAINS_MAX
 from lakelog.topics.failures import TopicFailure
 from lakelog.topics.settings import TopicDefaults

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Failure
-from lakelog.server.address import Address
+from lakelog.server.options import Address
 from lakelog.wire.apis import APIS, Api, ApiKey
 from lakelog.wire.errors import ProtocolError
 from lakelog.wire.framing import RESPONSE_LIMITS, decode_response, encode_request

@@ -8,12 +8,9 @@ from typing import Any, Final
 from prometheus_client import Counter, Gauge
 
 from lakelog.clock import Clock, Tasks
-from lakelog.server.address import Address
-from lakelog.server.binding import bind, refusal
-from lakelog.server.options import ServerOptions
-from lakelog.server.quiet import QuietLog
-from lakelog.server.session import Session
-from lakelog.server.traffic import Dispatch, Traffic, log
+from lakelog.server.connection import Connection
+from lakelog.server.options import Address, ServerOptions, bind, refusal
+from lakelog.server.port import Dispatch, PortState, RateLimitedLog, log
 from lakelog.telemetry import Metrics, event
 
 SWEEPS_PER_TIMEOUT: Final = 10
@@ -22,7 +19,7 @@ SWEEP_S_MAX: Final = 5.0
 
 
 class Listener:
-    """One listening port and its sessions."""
+    """One listening port and its connections."""
 
     def __init__(
         self, dispatch: Dispatch, *, clock: Clock, metrics: Metrics, options: ServerOptions
@@ -32,14 +29,14 @@ class Listener:
         self._tasks = Tasks()
         self._server: asyncio.Server | None = None
         self._socket: socket.socket | None = None
-        self._traffic = Traffic(
+        self._port = PortState(
             dispatch,
             options,
             clock,
             metrics,
             self._tasks,
             asyncio.get_running_loop(),
-            QuietLog(log, clock),
+            RateLimitedLog(log, clock),
             Counter(
                 "lakelog_request_failures",
                 "Requests whose handler failed unforeseen",
@@ -57,13 +54,13 @@ class Listener:
         """Show what requests hold."""
         made: dict[str, Any] = {"registry": metrics.registry}
         held = Gauge("lakelog_request_bytes_held", "Memory of unanswered requests", **made)
-        held.set_function(lambda: self._traffic.total_bytes)
+        held.set_function(lambda: self._port.total_bytes)
         half_sent = Gauge("lakelog_half_sent_bytes", "Of that, of incomplete requests", **made)
-        half_sent.set_function(lambda: self._traffic.unframed_bytes)
+        half_sent.set_function(lambda: self._port.unframed_bytes)
         waits = Gauge(
             "lakelog_address_waits", "Connections not read: their address holds its share", **made
         )
-        waits.set_function(lambda: sum(share.waiting for share in self._traffic.half_sent.values()))
+        waits.set_function(lambda: sum(share.waiting for share in self._port.half_sent.values()))
 
     def bind(self, address: Address) -> Address:
         """Take the port, without accepting anybody yet; returns it with its number."""
@@ -77,7 +74,7 @@ class Listener:
         """Accept clients."""
         assert self._socket is not None, "bind comes first"
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: Session(self._traffic), sock=self._socket, backlog=self._options.backlog
+            lambda: Connection(self._port), sock=self._socket, backlog=self._options.backlog
         )
         self._tasks.spawn(self._sweep(), name="sweep")
 
@@ -90,12 +87,12 @@ class Listener:
     @property
     def connections(self) -> int:
         """How many clients are connected."""
-        return len(self._traffic.sessions)
+        return len(self._port.connections)
 
     @property
     def held_bytes(self) -> int:
         """Bytes of requests that were received and not answered yet."""
-        return self._traffic.total_bytes
+        return self._port.total_bytes
 
     async def failed(self) -> None:
         """Wait until the port itself fails, then raise why."""
@@ -103,23 +100,23 @@ class Listener:
 
     async def drain(self) -> None:
         """Accept nobody, answer what was asked, close; give up after the drain time-out."""
-        traffic = self._traffic
-        traffic.draining = True
+        port = self._port
+        port.draining = True
         self._stop_listening()
-        for session in list(traffic.sessions):
-            session.drain()
+        for connection in list(port.connections):
+            connection.drain()
         try:
-            await asyncio.wait_for(traffic.empty.wait(), self._options.drain_timeout_s)
+            await asyncio.wait_for(port.empty.wait(), self._options.drain_timeout_s)
         except TimeoutError:
-            event(log, "port_drain_timed_out", logging.WARNING, left=len(traffic.sessions))
+            event(log, "port_drain_timed_out", logging.WARNING, left=len(port.connections))
 
     async def close(self) -> None:
         """Close every connection at once and stop."""
-        traffic = self._traffic
-        traffic.draining = True
+        port = self._port
+        port.draining = True
         self._stop_listening()
-        for session in list(traffic.sessions):
-            session.abort()
+        for connection in list(port.connections):
+            connection.abort()
         await self._tasks.close()
 
     def _stop_listening(self) -> None:
@@ -135,5 +132,5 @@ class Listener:
         while True:
             await asyncio.sleep(pause_s)
             now_s = self._clock.monotonic_s()
-            for session in list(self._traffic.sessions):
-                session.sweep(now_s)
+            for connection in list(self._port.connections):
+                connection.sweep(now_s)

@@ -32,18 +32,17 @@ from lakelog.model.failures import Failure, NotFound, Unavailable
 from lakelog.model.ids import BrokerId
 from lakelog.objects.port import ObjectStore
 from lakelog.objects.probe import probe
-from lakelog.server.address import Address
-from lakelog.server.index_view import describe
-from lakelog.server.kernel_loading import load_kernels
-from lakelog.server.listener import Listener
-from lakelog.server.options import ServerOptions
-from lakelog.server.surroundings import (
+from lakelog.server.adapters import (
+    InstrumentedObjects,
     KnownTopics,
     LiveBrokers,
     broker_configs,
     group_configs,
+    load_kernels,
 )
-from lakelog.server.watched import WatchedObjects
+from lakelog.server.index_view import describe
+from lakelog.server.listener import Listener
+from lakelog.server.options import Address, ServerOptions
 from lakelog.telemetry import Metrics, event
 from lakelog.topics.cluster import Cluster, open_cluster
 from lakelog.topics.orphans import OrphanStreams
@@ -106,7 +105,7 @@ class Node:
         self.address = options.listen
         self._world = world
         self._options = options
-        self._objects = WatchedObjects(world.objects, self.metrics)
+        self._objects = InstrumentedObjects(world.objects, self.metrics)
         self._tasks = Tasks()
         self._until_kernels_bytes = KERNELS_AFTER_BYTES
         self._traffic_began = asyncio.Event()

@@ -1,6 +1,91 @@
-"""The limits of the Kafka port. Each has a unit, a name and a default."""
+"""What the Kafka port is told, its address and its limits; and how the port is taken."""
 
+import errno
+import ipaddress
+import socket
 from dataclasses import dataclass
+
+from lakelog.model.failures import Refused
+
+PORT_MAX = 65_535
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A host and a port; port 0 asks the system for a free one."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Address":
+        """Read `host:port`, `[::1]:port` or `:port` (every interface)."""
+        host, colon, number = text.strip().rpartition(":")
+        host = host.removeprefix("PLAINTEXT://")
+        if not colon or not number.isascii() or not number.isdigit() or int(number) > PORT_MAX:
+            raise ValueError(f"is {text!r}, but must be host:port, for example 127.0.0.1:9092")
+        if host.startswith("[") and host.endswith("]"):
+            host = host[1:-1]
+        elif ":" in host:
+            raise ValueError(f"is {text!r}, but an IPv6 address stands in brackets: [{host}]")
+        return cls(host or "0.0.0.0", int(number))  # noqa: S104 - the user left the host out
+
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    def is_every_interface(self) -> bool:
+        """Whether it stands for all addresses of the machine, so that no client can dial it."""
+        try:
+            return ipaddress.ip_address(self.host).is_unspecified
+        except ValueError:
+            return False
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def bind(address: Address) -> socket.socket:
+    """A socket that has the port; nobody can connect before it listens."""
+    found = socket.getaddrinfo(
+        address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    # Of a name with several addresses the IPv4 one: `localhost` means 127.0.0.1 to most clients.
+    family, kind, protocol, _, where = min(found, key=lambda each: each[0] != socket.AF_INET)
+    taken = socket.socket(family, kind, protocol)
+    try:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            taken.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        taken.bind(where)
+    except OSError:
+        taken.close()
+        raise
+    taken.setblocking(False)
+    return taken
+
+
+def refusal(address: Address, error: OSError) -> Refused:
+    """What a user hears when the port cannot be had."""
+    match error.errno:
+        case errno.EADDRINUSE:
+            return Refused(
+                f"port {address.port} on {address.host} is in use: is a broker running there"
+                " already? Stop it, or choose another port"
+            )
+        case errno.EACCES | errno.EPERM:
+            return Refused(f"port {address.port} needs privileges: choose one above 1023")
+        case errno.EADDRNOTAVAIL:
+            return Refused(f"{address.host} is no address of this machine")
+        case _:
+            reason = error.strerror or str(error)
+            return Refused(f"cannot listen on {address}: {reason}")
+
 
 KIB = 1024
 MIB = 1024 * KIB

@@ -26,9 +26,9 @@ from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.meta.sqlite import SqliteMetadataStore
 from lakelog.objects.local import LocalObjectStore
 from lakelog.objects.memory import MemoryObjectStore
-from lakelog.server.address import Address
 from lakelog.server.client import Client, KafkaFailure
 from lakelog.server.node import Node, NodeOptions, World
+from lakelog.server.options import Address
 from lakelog.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,

@@ -13,8 +13,8 @@ from tests.compat.groups.look import find_coordinator
 from tests.compat.groups.scene import Scene
 
 from lakelog.model.failures import Failure
-from lakelog.server.address import Address
 from lakelog.server.client import Client
+from lakelog.server.options import Address
 from lakelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from lakelog.wire.messages.join_group import (
     JoinGroupRequest,

@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
-from tests.server.ports import (
+from tests.server.port_stub import (
     API_VERSIONS,
     FETCH,
     LOOPS,
@@ -25,10 +25,10 @@ from tests.server.ports import (
 
 from lakelog.broker.call import Answer, Call, CloseConnection, Later, NoAnswer
 from lakelog.broker.loop_turn import SLOW_ITEMS_MIN
-from lakelog.server import session as session_module
+from lakelog.server import requests
+from lakelog.server.connection import Connection
 from lakelog.server.listener import Listener
 from lakelog.server.options import ServerOptions
-from lakelog.server.session import Session
 from lakelog.wire.apis import APIS
 from lakelog.wire.framing import RequestHeader, decode_response
 from lakelog.wire.messages.api_versions import ApiVersionsResponse
@@ -80,7 +80,7 @@ def test_a_large_answer_keeps_its_place_while_a_thread_encodes_it(
     loop: str, later: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_thread: list[bool] = []
-    encoded = session_module._encoded
+    encoded = requests._encoded
 
     def noted(header: RequestHeader, made: Answer) -> list[Buffer]:
         on_thread.append(threading.current_thread() is not threading.main_thread())
@@ -101,7 +101,7 @@ def test_a_large_answer_keeps_its_place_while_a_thread_encodes_it(
             assert [await talk.receive() for _ in range(6)] == [0, 1, 2, 3, 4, 5]
             await talk.close()
 
-    monkeypatch.setattr(session_module, "_encoded", noted)
+    monkeypatch.setattr(requests, "_encoded", noted)
     run(loop, scenario())
     assert sorted(on_thread) == [False] * 3 + [True] * 3
 
@@ -337,9 +337,9 @@ def test_a_promise_that_never_began_leaves_nothing_behind(loop: str) -> None:
 
         async def dispatch(_key: int, _call: Call, _body: memoryview) -> Answer | Later:
             promises.append(parked())
-            for session in ports[0]._traffic.sessions:
-                assert isinstance(session, Session)
-                asyncio.get_running_loop().call_soon(session.lost)
+            for connection in ports[0]._port.connections:
+                assert isinstance(connection, Connection)
+                asyncio.get_running_loop().call_soon(connection._requests.end)
             return Later(promises[0])
 
         async with port(dispatch) as (listener, address):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lakelog.server.address import Address
+from lakelog.server.options import Address
 
 
 @pytest.mark.parametrize(

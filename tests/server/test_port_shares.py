@@ -6,14 +6,13 @@ from typing import cast
 
 import pytest
 from prometheus_client import generate_latest
-from tests.server.ports import LOOPS, PRODUCE, Talk, echo, port, request, run, settled
+from tests.server.port_stub import LOOPS, PRODUCE, Talk, echo, port, request, run, settled
 
 from lakelog.clock import SystemClock
-from lakelog.server.address import Address
-from lakelog.server.half_sent import HalfSent
+from lakelog.server.connection import Connection
 from lakelog.server.listener import Listener
-from lakelog.server.options import ServerOptions
-from lakelog.server.session import Session
+from lakelog.server.options import Address, ServerOptions
+from lakelog.server.port import AddressShare
 from lakelog.telemetry import Metrics
 
 MIB = 1 << 20
@@ -21,9 +20,9 @@ both_loops = pytest.mark.parametrize("loop", LOOPS)
 
 
 class Receiver:
-    """A session that notes when it may go on, and then asks again as a session does."""
+    """A connection that notes when it may go on, and then asks again as a connection does."""
 
-    def __init__(self, share: HalfSent) -> None:
+    def __init__(self, share: AddressShare) -> None:
         self.share = share
         self.unframed_bytes = 0
         self.reading = True
@@ -43,7 +42,7 @@ class Receiver:
 
 
 def test_above_the_share_one_connection_at_a_time_goes_on() -> None:
-    share = HalfSent(100)
+    share = AddressShare(100)
     receivers = [Receiver(share) for _ in range(4)]
     for receiver in receivers:
         receiver.receives(40)
@@ -62,7 +61,7 @@ def test_above_the_share_one_connection_at_a_time_goes_on() -> None:
 
 
 def test_a_connection_without_a_half_sent_request_never_waits() -> None:
-    share = HalfSent(100)
+    share = AddressShare(100)
     large, small = Receiver(share), Receiver(share)
     large.receives(500)
     assert large.reading
@@ -71,7 +70,7 @@ def test_a_connection_without_a_half_sent_request_never_waits() -> None:
 
 
 def test_who_has_the_pass_and_goes_away_leaves_it_to_another() -> None:
-    share = HalfSent(100)
+    share = AddressShare(100)
     first, second = Receiver(share), Receiver(share)
     first.receives(90)
     first.receives(90)
@@ -184,28 +183,28 @@ def test_in_whatever_order_bytes_come_somebody_is_read_until_all_is_answered(
         listener = Listener(echo, clock=SystemClock(), metrics=Metrics(), options=options)
         connections = []
         for number in range(9):
-            wire, session = Wire(f"10.0.0.{number % 3}"), Session(listener._traffic)
-            session.connection_made(cast("asyncio.Transport", wire))
+            wire, connection = Wire(f"10.0.0.{number % 3}"), Connection(listener._port)
+            connection.connection_made(cast("asyncio.Transport", wire))
             sizes = (chance.randrange(100, 3 * MIB // 2) for _ in range(2))
             sent = b"".join(request(1, key=PRODUCE, body=bytes(size)) for size in sizes)
-            connections.append((wire, session, memoryview(sent)))
+            connections.append((wire, connection, memoryview(sent)))
         while any(data for _, _, data in connections):
             read = [at for at, (wire, _, data) in enumerate(connections) if data and wire.reading]
             assert read, "everybody waits for another"
             at = chance.choice(read)
-            wire, session, data = connections[at]
-            buffer = session.get_buffer(-1)
+            wire, connection, data = connections[at]
+            buffer = connection.get_buffer(-1)
             count = min(len(buffer), len(data), chance.choice((1_000, 100_000, MIB)))
             buffer[:count] = data[:count]
-            connections[at] = (wire, session, data[count:])
-            session.buffer_updated(count)
+            connections[at] = (wire, connection, data[count:])
+            connection.buffer_updated(count)
             for _ in range(6):
                 await asyncio.sleep(0)
         assert listener.held_bytes == 0
-        for wire, session, _ in connections:
+        for wire, connection, _ in connections:
             assert wire.answers >= 1
-            session.connection_lost(None)
-        assert listener._traffic.half_sent == {}
+            connection.connection_lost(None)
+        assert listener._port.half_sent == {}
         await listener.close()
 
     asyncio.run(scenario())

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tests.server.ports import (
+from tests.server.port_stub import (
     LOOPS,
     METADATA,
     Held,

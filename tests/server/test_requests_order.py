@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.server.answers import Answers
+from lakelog.server.requests import Answers
 from lakelog.wire.schema import Buffer
 
 

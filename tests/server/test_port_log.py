@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from lakelog.server.quiet import EVENTS_PER_WINDOW, WINDOW_S, QuietLog
+from lakelog.server.port import EVENTS_PER_WINDOW, WINDOW_S, RateLimitedLog
 
 
 class HandClock:
@@ -22,7 +22,7 @@ class HandClock:
 
 def test_a_flood_is_told_of_a_few_times_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     clock = HandClock()
-    quiet = QuietLog(logging.getLogger("lakelog.test"), clock)
+    quiet = RateLimitedLog(logging.getLogger("lakelog.test"), clock)
     said = [quiet.say("closed", client="a") for _ in range(100)]
     assert sum(said) == len(caplog.records) == EVENTS_PER_WINDOW
     assert quiet.say("other")  # each name has its own measure

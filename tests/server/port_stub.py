@@ -10,10 +10,9 @@ import uvloop
 
 from lakelog.broker.call import Answer, Call, Later
 from lakelog.clock import SystemClock
-from lakelog.server.address import Address
 from lakelog.server.listener import Listener
-from lakelog.server.options import ServerOptions
-from lakelog.server.traffic import Dispatch
+from lakelog.server.options import Address, ServerOptions
+from lakelog.server.port import Dispatch
 from lakelog.telemetry import Metrics
 from lakelog.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 
