@@ -12,7 +12,7 @@ from tests.coordinator.stage import (
     play,
 )
 
-from lakelog.domain.writer import EVENT_BYTES_MAX
+from lakelog.domain.event_queue import EVENT_BYTES_MAX
 from lakelog.groups.events import Join, Target, encode_group_event
 from lakelog.groups.parts import PARTS_LEVEL
 from lakelog.model.errors import ErrorCode

@@ -5,7 +5,7 @@ import pytest
 from tests.docs.pages import DOCS, marked_tables
 from tests.docs.test_formats import Table, subject
 
-from lakelog.domain import milestone, start_check
+from lakelog.domain import milestone, start
 from lakelog.meta import keys
 
 PAGE = DOCS / "formats-milestones.md"
@@ -22,5 +22,5 @@ def test_keys_and_limits_are_those_of_the_code() -> None:
     assert len(marked_tables(PAGE, "struct")) == 3
     assert f"`{milestone.ROOT}/domain=D/WRITER.json`" in text
     assert f"`{keys.timeline(0).replace('0', 'D')}`" in text
-    assert f"more than {start_check.UNNAMED_MAX} WAL objects" in text
-    assert f"more than {start_check.UNNAMED_SPAN_MS // 60_000} minutes apart" in text
+    assert f"more than {start.UNNAMED_MAX} WAL objects" in text
+    assert f"more than {start.UNNAMED_SPAN_MS // 60_000} minutes apart" in text

@@ -48,7 +48,7 @@ async def overtaken(world: World) -> tuple[Replica, OvertakenLog]:
     """A replica that hears only what it asks for, or writes."""
     replica = world.replica("broker-1", QUIET)
     log = OvertakenLog(replica._log)
-    replica._log = replica._writer._log = log
+    replica._log = log
     await replica.start(found=True)
     return replica, log
 
@@ -107,7 +107,7 @@ def test_a_state_that_is_being_loaded_proves_nothing_whatever_was_proved_before(
         assert replica.is_proved(arrived_s=arrived_s)
         gate.clear()
         replica._serving = False  # as `_tail` does when it meets a hole
-        replica._writer.end("loading")
+        replica._queue.end("loading")
         loading = asyncio.create_task(replica._be_born())
         for _ in range(20):
             await asyncio.sleep(0)

@@ -44,7 +44,7 @@ class Stopped:
         gate.set()
         replica = world.replica(writer)
         log = LossyLog(replica._log, gate)
-        replica._log = replica._writer._log = log
+        replica._log = log
         await replica.start(found=True)
         return cls(replica, log, gate)
 

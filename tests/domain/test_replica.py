@@ -378,7 +378,6 @@ def test_a_broker_whose_hello_was_written_unseen_looks_until_it_sees_it() -> Non
         await (await world.born("broker-2")).close()
         replica = world.replica("broker-1")
         replica._log = BlindLog(replica._log)
-        replica._writer._log = replica._log
         await replica.start(found=False)
         replica.check_fresh()
         await replica.close()

@@ -8,10 +8,10 @@ from tests.log.test_log import Flaky, read, values, wal_keys
 from tests.log.world import QUICK, TOPIC, World, batch, run
 
 from lakelog.clock import SystemClock
-from lakelog.domain import writer as writer_module
+from lakelog.domain import event_queue as writer_module
+from lakelog.domain.event_queue import EVENT_BYTES_MAX, EventTooLarge
 from lakelog.domain.events import COMMIT_HEAD_BYTES_MAX, Commit, encode_event
 from lakelog.domain.outcomes import Verdict
-from lakelog.domain.writer import EVENT_BYTES_MAX, EventTooLarge
 from lakelog.log.buffer import Gathering, JoinedSettle, seal
 from lakelog.log.options import BUFFER_BYTES_MAX, COMMIT_BATCHES_MAX, LogOptions
 from lakelog.log.values import Appended, Settled

@@ -4,19 +4,19 @@ from tests.mutants.plant import Plant, plant
 
 OF_COMMIT = ("tests/log/test_commit.py",)
 OF_BUDGET = ("tests/log/test_index_budget.py",)
-OF_WRITER = ("tests/domain/test_writer.py",)
+OF_WRITER = ("tests/domain/test_event_queue.py",)
 
 PLANTS: tuple[Plant, ...] = (
     plant(
         "a record forgets the bytes of each event's head",
-        "domain/writer.py",
+        "domain/event_queue.py",
         "            room -= len(queued.body) + EVENT_OVERHEAD_BYTES\n",
         "            room -= len(queued.body)\n",
         tests=OF_WRITER,
     ),
     plant(
         "the greatest event forgets its own head",
-        "domain/writer.py",
+        "domain/event_queue.py",
         "RECORD_BYTES_MAX - OVERHEAD_BYTES_MAX - EVENT_OVERHEAD_BYTES",
         "RECORD_BYTES_MAX - OVERHEAD_BYTES_MAX",
         tests=OF_WRITER,

@@ -241,44 +241,51 @@ LOG: tuple[Plant, ...] = (
     ),
     plant(
         "two appends in flight",
-        "domain/writer.py",
-        "            await self._append(number, data)\n",
-        "            asyncio.get_running_loop().create_task(self._append(number, data))\n",
+        "domain/replica.py",
+        "            await self._append(await self._queue.next_record())\n",
+        "            self._tasks.spawn(self._append(await self._queue.next_record()), name='')\n",
         seeds=range(20),
     ),
     plant(
         "an unknown outcome is a failure",
-        "domain/writer.py",
+        "domain/replica.py",
         "            except (Unavailable, OutcomeUnknown):\n",
         "            except OutcomeUnknown as error:\n"
-        "                _fail(self._pending.pop(number), Unavailable(str(error)))\n"
+        "                for waiter in self._queue._pending.pop(own.number):\n"
+        "                    if not waiter.done():\n"
+        "                        waiter.set_exception(Unavailable(str(error)))\n"
+        "                        waiter.exception()\n"
         "                return\n"
         "            except Unavailable:\n",
         seeds=range(60),
     ),
     plant(
         "a repeat under a new stamp",
-        "domain/writer.py",
-        "                await asyncio.sleep(pause_s)\n",
-        "                from lakelog.domain.envelope import encode_record\n"
-        "                self._number += 1\n"
-        "                self._pending[self._number] = self._pending.pop(number)\n"
-        "                number = self._number\n"
-        "                assert self._incarnation is not None\n"
-        "                stamp = Stamp(self._incarnation, number)\n"
-        "                record = Record(self._name, stamp, LEVEL_MAX, record.events)\n"
-        "                data = encode_record(record)\n"
-        "                await asyncio.sleep(pause_s)\n",
+        "domain/replica.py",
+        "                await asyncio.sleep(pause_s)\n"
+        "                pause_s = min(pause_s * 2, self._options.retry_max_s)\n"
+        "                await self._look()\n",
+        "                from lakelog.domain.envelope import Stamp, encode_record\n"
+        "                queue = self._queue\n"
+        "                queue._number += 1\n"
+        "                queue._pending[queue._number] = queue._pending.pop(own.number)\n"
+        "                assert queue._incarnation is not None\n"
+        "                stamp = Stamp(queue._incarnation, queue._number)\n"
+        "                record = Record(queue._name, stamp, LEVEL_MAX, own.record.events)\n"
+        "                own = OwnRecord(queue._number, record, encode_record(record))\n"
+        "                await asyncio.sleep(pause_s)\n"
+        "                await self._look()\n",
         seeds=range(60),
     ),
     plant(
         "reload without rebirth",
         "domain/replica.py",
-        "                incarnation = await self._win_incarnation()\n",
+        "                incarnation = await win_incarnation(self._store, self.identity.writer)\n",
         "                key = keys.incarnation(self.identity.writer)\n"
         "                found = await self._store.get(key)\n"
         "                incarnation = int(found.value) if found else 0\n"
-        "                incarnation = incarnation or await self._win_incarnation()\n",
+        "                writer = self.identity.writer\n"
+        "                incarnation = incarnation or await win_incarnation(self._store, writer)\n",
         seeds=range(60),
     ),
 )
@@ -332,7 +339,7 @@ WRITES: tuple[Plant, ...] = (
     ),
     plant(
         "every record asks for the newest level",
-        "domain/writer.py",
+        "domain/event_queue.py",
         "level = needed_level(queued.kind for queued in taken)",
         "level = LEVEL_MAX",
         tests=PLACED,

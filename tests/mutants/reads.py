@@ -8,10 +8,10 @@ HELD_BACK = ("tests/broker/test_held_back.py",)
 EMPTINESS: tuple[Plant, ...] = (
     plant(
         "an append proves the moment of its reply",
-        "domain/writer.py",
-        "            learn = self._follower.learn\n",
-        "            learn = self._follower.learn\n"
-        "            began_s = self._clock.monotonic_s()\n",
+        "domain/replica.py",
+        "            if not self._learn(position, own, began_s=began_s):\n",
+        "            began_s = self._clock.monotonic_s()\n"
+        "            if not self._learn(position, own, began_s=began_s):\n",
         tests=PROOFS,
     ),
     plant(

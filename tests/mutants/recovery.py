@@ -2,7 +2,7 @@
 
 from tests.mutants.plant import Plant, plant
 
-STARTS = ("tests/domain/test_start_check.py",)
+STARTS = ("tests/domain/test_start.py",)
 CLOCKS = ("tests/objects/test_local_clock.py",)
 
 LOST_METADATA: tuple[Plant, ...] = (
@@ -34,18 +34,18 @@ LOST_METADATA: tuple[Plant, ...] = (
         "                if self._start_check is not None:\n"
         "                    self.timeline = await self._start_check.judge(self.state)\n"
         "                self._check_name()\n"
-        "                self._writer.begin(incarnation)\n"
-        "                await self._writer.submit(Hello(LEVEL_MAX))\n",
+        "                self._queue.begin(incarnation)\n"
+        "                await self._queue.submit(Hello(LEVEL_MAX))\n",
         "                self._check_name()\n"
-        "                self._writer.begin(incarnation)\n"
-        "                await self._writer.submit(Hello(LEVEL_MAX))\n"
+        "                self._queue.begin(incarnation)\n"
+        "                await self._queue.submit(Hello(LEVEL_MAX))\n"
         "                if self._start_check is not None:\n"
         "                    self.timeline = await self._start_check.judge(self.state)\n",
         tests=STARTS,
     ),
     plant(
         "an accepted loss keeps its timeline",
-        "domain/start_check.py",
+        "domain/start.py",
         "            number=max(numbers) + 1,\n",
         "            number=max(numbers),\n",
         tests=STARTS,
@@ -66,7 +66,7 @@ LOST_METADATA: tuple[Plant, ...] = (
     ),
     plant(
         "objects without a commit count beside a milestone",
-        "domain/start_check.py",
+        "domain/start.py",
         "        if proof is None and not self._found:\n",
         "        if proof is None:\n",
         tests=STARTS,

@@ -11,21 +11,21 @@ LOST_OBJECTS = ("tests/objects/test_local_lost.py",)
 HOLD: tuple[Plant, ...] = (
     plant(
         "a reload leaves what is pending without an end",
-        "domain/writer.py",
+        "domain/event_queue.py",
         "            _fail(waiters, OutcomeUnknown(reason))\n        self._pending.clear()\n",
         "            del waiters\n        self._pending.clear()\n",
         tests=REBIRTH,
     ),
     plant(
         "a reload leaves what waits without an end",
-        "domain/writer.py",
+        "domain/event_queue.py",
         "        _fail([queued.outcome for queued in self._queue], Unavailable(reason))\n",
         "",
         tests=REBIRTH,
     ),
     plant(
         "what waited is said to be unknown",
-        "domain/writer.py",
+        "domain/event_queue.py",
         "        _fail([queued.outcome for queued in self._queue], Unavailable(reason))\n",
         "        _fail([queued.outcome for queued in self._queue], OutcomeUnknown(reason))\n",
         tests=REBIRTH,

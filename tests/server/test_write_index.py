@@ -119,7 +119,7 @@ def test_unavailable_is_said_only_where_no_domain_took_anything_in() -> None:
                 domain: [await commit_bytes(stores, [(of[domain], batch(b"a"))], domain=domain)]
                 for domain in of
             }
-            broker.log.replicas[1]._writer.end("it cannot write")
+            broker.log.replicas[1]._queue.end("it cannot write")
             with pytest.raises(Unavailable):
                 await index.commit("job", 1, {1: data[1]})
             with pytest.raises(OutcomeUnknown, match="some domains have it"):

@@ -15,10 +15,10 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from lakelog.clock import Clock, Entropy
 from lakelog.coordinator.options import GroupOptions
+from lakelog.domain.event_queue import EventTooLarge
 from lakelog.domain.events import GroupChange
 from lakelog.domain.outcomes import GroupJudged, Outcome
 from lakelog.domain.replica import Replica
-from lakelog.domain.writer import EventTooLarge
 from lakelog.groups.events import GroupEvent
 from lakelog.groups.outcomes import GroupOutcome
 from lakelog.groups.parts import PARTS_LEVEL, event_parts

@@ -1,6 +1,7 @@
 """A replica of a domain: it follows the log, proves that it is current, and writes to it.
 
-Rules it keeps: record p+1 is applied only after p, and a hole means reload (2); a reload is a
+Rules it keeps: at most one append is in flight (4), and the same bytes are appended until their
+stamp is seen (5); record p+1 is applied only after p, and a hole means reload (2); a reload is a
 rebirth under a new incarnation, and the domain is served only after its own `Hello` was applied
 (8); a log that ends below what was applied has gone back in time, and the process must stop (A5);
 a record that cannot be understood stops this domain and nothing else (11).
@@ -14,20 +15,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from lakelog.clock import Clock, Tasks
-from lakelog.domain.envelope import Record, Stamp, decode_record, encode_record
-from lakelog.domain.events import Event, Genesis, Hello
+from lakelog.domain.envelope import Record, decode_record
+from lakelog.domain.event_queue import EventQueue, OwnRecord
+from lakelog.domain.events import Event, Hello
 from lakelog.domain.machine import apply_record
 from lakelog.domain.milestone import Milestones, Timeline
 from lakelog.domain.options import DomainOptions
 from lakelog.domain.outcomes import Applied, Outcome
-from lakelog.domain.start_check import StartCheck
+from lakelog.domain.start import StartCheck, found_log, win_incarnation
 from lakelog.domain.state import LEVEL_MAX, DomainState
-from lakelog.domain.vault import Diverged, Vault
-from lakelog.domain.writer import Hole, Writer
+from lakelog.domain.vault import CheckpointTimer, Diverged, Hole, Vault
 from lakelog.meta import keys
 from lakelog.meta.port import LogPage, MetadataStore
 from lakelog.model.failures import (
-    Conflict,
     Corrupt,
     Fenced,
     NotFound,
@@ -40,7 +40,6 @@ from lakelog.objects.port import ObjectStore
 from lakelog.telemetry import event
 
 _log = logging.getLogger("lakelog.domain")
-_FOUNDER: Final = "genesis"
 _NEVER: Final = float("-inf")
 _LAST_MARK_S: Final = 2.0
 """How long the last milestone of a broker that stops may take; the one before stands."""
@@ -87,17 +86,14 @@ class Replica:
         self._start_check: StartCheck | None = StartCheck(
             store, objects, self._milestones, clock, options, domain=domain
         )
-        self._writer = Writer(self._log, self, clock, name=identity.writer, options=options)
+        self._queue = EventQueue(identity.writer)
         self._tasks = Tasks()
         self._serving = False
         self._fenced = False
         self._proved_s = _NEVER
         self._proving: asyncio.Task[None] | None = None
         self._next_proof: asyncio.Task[None] | None = None
-        self._records_since = 0
-        self._bytes_since = 0
-        self._frozen: DomainState | None = None
-        self._checkpoint_due = asyncio.Event()
+        self._checkpoints = CheckpointTimer(options)
 
     async def start(self, *, found: bool) -> None:
         """Load the state, win an incarnation and say Hello; `found` allows to begin a new log."""
@@ -106,8 +102,9 @@ class Replica:
         await check.look(self._vault)
         if await self._vault.pointer() is None and (await self._log.read(after=0)).end == 0:
             await check.judge(DomainState())  # before anything is written
-            await self._found(allowed=found)
-        self._tasks.spawn(self._writer.run(), name="domain writer")
+            cluster_id, domain = self.identity.cluster_id, self.identity.domain
+            await found_log(self._log, cluster_id=cluster_id, domain=domain, allowed=found)
+        self._tasks.spawn(self._write(), name="domain writer")
         await self._be_born()
         self._start_check = None
         await self._milestones.try_put(self._marked())
@@ -126,18 +123,18 @@ class Replica:
             async with asyncio.timeout(_LAST_MARK_S):
                 await self._milestones.try_put(self._marked())
         self._serving = False
-        self._writer.end("the broker is stopping")
+        self._queue.end("the broker is stopping")
         await self._tasks.close()
 
     def submit(self, event: Event) -> "asyncio.Future[Outcome]":
         """Give the event its place in the log; `Unavailable` when there is none to be had."""
         if self.stopped is not None:
             raise Unavailable(f"domain {self.identity.domain} has stopped: {self.stopped}")
-        return self._writer.submit(event)
+        return self._queue.submit(event)
 
     def withdraw(self, outcome: "asyncio.Future[Outcome]") -> None:
         """Take back what `submit` returned this for, if it still waits to be written."""
-        self._writer.withdraw(outcome)
+        self._queue.withdraw(outcome)
 
     def check_fresh(self) -> None:
         """Refuse to serve from a state that nobody vouched for lately (rule 17)."""
@@ -189,7 +186,28 @@ class Replica:
                 self._proved_s = max(self._proved_s, began_s)
                 return
 
-    def learn(self, position: int, record: Record, *, size_bytes: int, began_s: float) -> bool:
+    async def _write(self) -> None:
+        """Append what is submitted, one record after another, for ever (rule 4)."""
+        while True:
+            await self._append(await self._queue.next_record())
+
+    async def _append(self, own: OwnRecord) -> None:
+        """Append the same bytes until their stamp is seen (rule 5)."""
+        pause_s = self._options.retry_s
+        while self._queue.is_pending(own.number):
+            began_s = self._clock.monotonic_s()
+            try:
+                position = await self._log.append(own.data)
+            except (Unavailable, OutcomeUnknown):
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, self._options.retry_max_s)
+                await self._look()
+                continue
+            if not self._learn(position, own, began_s=began_s):
+                await self._see(own.number)
+            return
+
+    def _learn(self, position: int, own: OwnRecord, *, began_s: float) -> bool:
         """Take in an own record at the position the store gave it, if it is the next one.
 
         The store acknowledged these bytes at this position, so reading them back would show the
@@ -198,10 +216,25 @@ class Replica:
         """
         if position != self.state.position + 1 or self.stopped is not None:
             return False
-        taken = self._apply(record, size_bytes=size_bytes)
+        taken = self._apply(own.record, size_bytes=len(own.data))
         if taken:
             self._proved_s = max(self._proved_s, began_s)
         return taken
+
+    async def _see(self, number: int) -> None:
+        """The record is in the log: look until it was seen. Nobody else may be looking."""
+        while self._queue.is_pending(number):
+            await self._look()
+            if self._queue.is_pending(number):
+                await asyncio.sleep(self._options.retry_s)
+
+    async def _look(self) -> None:
+        try:
+            await self.catch_up()
+        except Hole:  # the tail loads the state again
+            self._queue.end("the log was trimmed beyond what was applied")
+        except Unavailable:
+            return
 
     def _take(self, page: LogPage) -> None:
         if page.records and page.start > self.state.position + 1:
@@ -221,14 +254,9 @@ class Replica:
         except Corrupt as error:
             self._stop(str(error))
             return False
-        self._records_since += 1
-        self._bytes_since += size_bytes
-        if (
-            self._records_since >= self._options.checkpoint_records
-            or self._bytes_since >= self._options.checkpoint_bytes
-        ):
-            self._freeze()
-        fenced = self._writer.applied(applied)
+        self._checkpoints.applied(self.state, size_bytes=size_bytes)
+        # Outcomes first: a listener that sees the new state finds them told (`WaitingRequests`).
+        fenced = self._queue.applied(applied)
         for listener in self.listeners:
             listener(applied)
         if fenced:
@@ -247,20 +275,14 @@ class Replica:
         self.doubt_name()
         self._fenced = True
         self._serving = False
-        self._writer.end(reason)
-
-    def _freeze(self) -> None:
-        """All replicas freeze at the same positions, so that their checkpoints compare (C7)."""
-        self._records_since = self._bytes_since = 0
-        self._frozen = self.state.frozen()
-        self._checkpoint_due.set()
+        self._queue.end(reason)
 
     def _stop(self, reason: str) -> None:
         where = f"position {self.state.position + 1} of domain {self.identity.domain}"
         self.stopped = f"{where}: {reason}"
         self._serving = False
         event(_log, "domain_stopped", logging.ERROR, reason=self.stopped)
-        self._writer.end(self.stopped)
+        self._queue.end(self.stopped)
 
     async def _prove_next(self) -> None:
         if self._proving is not None:
@@ -294,7 +316,7 @@ class Replica:
         """Rule 8: end what is pending, and go on under a new incarnation."""
         event(_log, "reload", logging.WARNING, reason=reason, position=self.state.position)
         self._serving = False
-        self._writer.end(f"{reason}: the broker is loading its state again")
+        self._queue.end(f"{reason}: the broker is loading its state again")
         await self._be_born()
         stamp = self.state.writers[self.identity.writer]
         position = self.state.position
@@ -311,18 +333,18 @@ class Replica:
         while True:
             try:
                 self._check_name()
-                incarnation = await self._win_incarnation()
+                incarnation = await win_incarnation(self._store, self.identity.writer)
                 await self._load()
                 if self._start_check is not None:
                     self.timeline = await self._start_check.judge(self.state)
                 self._check_name()
-                self._writer.begin(incarnation)
-                await self._writer.submit(Hello(LEVEL_MAX))
+                self._queue.begin(incarnation)
+                await self._queue.submit(Hello(LEVEL_MAX))
             except (Unavailable, OutcomeUnknown) as error:
                 if self.stopped is not None:
                     raise Refused(self.stopped) from None
                 event(_log, "load_failed", logging.WARNING, reason=repr(error))
-                self._writer.end("the state could not be loaded")
+                self._queue.end("the state could not be loaded")
                 await asyncio.sleep(self._options.retry_max_s)
                 continue
             self._serving = True
@@ -346,7 +368,7 @@ class Replica:
         # What was applied further is as good, and nobody must see the past (K1).
         if loaded.position > self.state.position:
             self.state = loaded
-            self._records_since = self._bytes_since = 0
+            self._checkpoints.restart()
         for listener in self.on_reload:
             listener()
         await self.catch_up()
@@ -356,34 +378,9 @@ class Replica:
                 f" not to {self.identity.cluster_id}: the wrong metadata store is configured"
             )
 
-    async def _win_incarnation(self) -> int:
-        key = keys.incarnation(self.identity.writer)
-        while True:
-            found = await self._store.get(key)
-            mine = int(found.value) + 1 if found else 1
-            try:
-                await self._store.put(key, b"%d" % mine, expect=found.version if found else 0)
-            except Conflict:
-                continue
-            return mine
-
-    async def _found(self, *, allowed: bool) -> None:
-        """Write Genesis; where two brokers do, the second is a repeat that means nothing."""
-        if not allowed:
-            raise Refused(
-                f"the log of domain {self.identity.domain} is empty although the cluster exists:"
-                " the metadata store was wiped or is another one (rule 15)"
-            )
-        genesis = Genesis(self.identity.cluster_id, self.identity.domain, LEVEL_MAX)
-        await self._log.append(encode_record(Record(_FOUNDER, Stamp(0, 0), LEVEL_MAX, (genesis,))))
-
     async def _save_checkpoints(self) -> None:
         while True:
-            await self._checkpoint_due.wait()
-            self._checkpoint_due.clear()
-            frozen, self._frozen = self._frozen, None
-            if frozen is None:
-                continue
+            frozen = await self._checkpoints.due()
             try:
                 await self._vault.save(frozen)
                 await self._milestones.try_put(self._marked())

@@ -26,7 +26,7 @@ from lakelog.domain.pages import cut_pages, decode_page, encode_page
 from lakelog.domain.state import DomainState
 from lakelog.meta import keys
 from lakelog.meta.port import MetadataStore
-from lakelog.model.failures import Conflict, Corrupt, NotFound, OutcomeUnknown
+from lakelog.model.failures import Conflict, Corrupt, NotFound, OutcomeUnknown, Unavailable
 from lakelog.objects.port import ObjectStore
 
 PAGES_AT_ONCE = 8
@@ -49,6 +49,50 @@ class Pointer(msgspec.Struct, frozen=True):
 
 class Diverged(Corrupt):
     """Two replicas made different states of the same log: one of them must stop serving (C7)."""
+
+
+class Hole(Unavailable):
+    """Records between those applied and the log's next one were trimmed: reload (A1)."""
+
+
+class CheckpointTimer:
+    """When a checkpoint is due, by what was applied since the last one.
+
+    All replicas freeze at the same positions, so that their checkpoints compare (C7).
+    """
+
+    def __init__(self, options: DomainOptions) -> None:
+        self._options = options
+        self._frozen: DomainState | None = None
+        self._is_due = asyncio.Event()
+        self.restart()
+
+    def restart(self) -> None:
+        """Count from here: the state is that of a checkpoint."""
+        self._records = 0
+        self._size_bytes = 0
+
+    def applied(self, state: DomainState, *, size_bytes: int) -> None:
+        """Count a record, and freeze the state if its checkpoint is due."""
+        self._records += 1
+        self._size_bytes += size_bytes
+        options = self._options
+        if (
+            self._records >= options.checkpoint_records
+            or self._size_bytes >= options.checkpoint_bytes
+        ):
+            self.restart()
+            self._frozen = state.frozen()
+            self._is_due.set()
+
+    async def due(self) -> DomainState:
+        """The newest state that was frozen, when there is one."""
+        while True:
+            await self._is_due.wait()
+            self._is_due.clear()
+            frozen, self._frozen = self._frozen, None
+            if frozen is not None:
+                return frozen
 
 
 class Vault:

@@ -14,7 +14,7 @@ from lakelog.clock import Clock, agreed_now_ms
 from lakelog.domain.events import ExpireProducers, Horizon
 from lakelog.domain.milestone import when
 from lakelog.domain.replica import Replica
-from lakelog.domain.start_check import wal_keys
+from lakelog.domain.start import wal_keys
 from lakelog.domain.write_event import ExpireWrites
 from lakelog.log.options import CLOCK_HINT, LogOptions
 from lakelog.model.failures import Failure

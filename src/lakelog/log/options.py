@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
+from lakelog.domain.event_queue import EVENT_BYTES_MAX
 from lakelog.domain.events import COMMIT_BATCH_BYTES, COMMIT_HEAD_BYTES_MAX
-from lakelog.domain.writer import EVENT_BYTES_MAX
 
 COMMIT_BATCHES_MAX: Final = (EVENT_BYTES_MAX - COMMIT_HEAD_BYTES_MAX) // COMMIT_BATCH_BYTES
 """The most batches of an object: its Commit is one event, and must fit into one record (B6)."""

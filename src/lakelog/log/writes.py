@@ -14,11 +14,11 @@ from typing import Final
 import numpy as np
 
 from lakelog.clock import Clock
+from lakelog.domain.event_queue import EVENT_BYTES_MAX
 from lakelog.domain.events import Commit, encode_event
 from lakelog.domain.outcomes import WriteVerdict, Written
 from lakelog.domain.replica import Replica
 from lakelog.domain.write_event import WRITES_LEVEL, Write, check_write
-from lakelog.domain.writer import EVENT_BYTES_MAX
 from lakelog.log.levels import Registered, raise_level
 from lakelog.log.options import LogOptions
 from lakelog.log.placed import (

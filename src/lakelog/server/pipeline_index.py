@@ -20,10 +20,10 @@ from lakelog.clock import Clock
 from lakelog.compaction.plan import PIECES_MAX
 from lakelog.compaction.ports import StreamIndex, StreamRange, TopicView
 from lakelog.compaction.views import IndexEntry, StreamView
+from lakelog.domain.event_queue import EventTooLarge
 from lakelog.domain.events import Swap
 from lakelog.domain.outcomes import Swapped
 from lakelog.domain.state import DomainState
-from lakelog.domain.writer import EventTooLarge
 from lakelog.model.failures import Refused
 from lakelog.objects.confinement import is_key
 from lakelog.server.entry_columns import (

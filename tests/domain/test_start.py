@@ -12,7 +12,7 @@ from tests.log.world import TOPIC, batch
 from lakelog.clock import SeededEntropy, SystemClock, SystemEntropy
 from lakelog.domain.options import DomainOptions
 from lakelog.domain.replica import Identity, Replica
-from lakelog.domain.start_check import UNNAMED_SPAN_MS, UnnamedObjects
+from lakelog.domain.start import UNNAMED_SPAN_MS, UnnamedObjects
 from lakelog.log.gc import Sweeper
 from lakelog.log.log import Log
 from lakelog.log.options import LogOptions

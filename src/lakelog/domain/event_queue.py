@@ -1,17 +1,16 @@
-"""The one FIFO of a broker into a domain log, with at most one append in flight (rule 4).
+"""The one FIFO of a broker into a domain log: events, their records, and who awaits the outcomes.
 
 Events take their place when they are submitted; whatever waits when an append returns shares the
-next record. A record is repeated with the same stamp until it is seen (rule 5). Outcomes come only
-from the replica that applied the record (rule 6); the waiters stand in `_pending` before the
-append begins, because the tail may be quicker than the reply.
+next record (rule 4). Outcomes come only from the replica that applied the record (rule 6); the
+waiters stand in `_pending` before the append begins, because the tail may be quicker than the
+reply. The replica appends (`lakelog.domain.replica`): nothing here touches the store.
 """
 
 import asyncio
 from collections import deque
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
-from lakelog.clock import Clock
 from lakelog.domain.envelope import (
     EVENT_OVERHEAD_BYTES,
     EVENTS_MAX,
@@ -22,10 +21,9 @@ from lakelog.domain.envelope import (
     pack_record,
 )
 from lakelog.domain.events import Event, Kind, encode_event, needed_level
-from lakelog.domain.options import DomainOptions
 from lakelog.domain.outcomes import Applied, Ignored, Outcome
 from lakelog.domain.state import LEVEL_MAX
-from lakelog.meta.port import RECORD_BYTES_MAX, MetadataLog
+from lakelog.meta.port import RECORD_BYTES_MAX
 from lakelog.model.failures import Failure, OutcomeUnknown, Unavailable
 
 EVENT_BYTES_MAX: Final = RECORD_BYTES_MAX - OVERHEAD_BYTES_MAX - EVENT_OVERHEAD_BYTES
@@ -36,18 +34,13 @@ class EventTooLarge(Failure):
     """The event fits into no record and never will: make smaller ones of it."""
 
 
-class Hole(Unavailable):
-    """Records between those applied and the log's next one were trimmed: reload (A1)."""
+@dataclass(frozen=True, slots=True)
+class OwnRecord:
+    """A record of this broker on its way into the log."""
 
-
-class Follower(Protocol):
-    """What the writer needs of its replica."""
-
-    def learn(self, position: int, record: Record, *, size_bytes: int, began_s: float) -> bool:
-        """Take in an own record at a position the store gave; False: read the log instead."""
-
-    async def catch_up(self) -> None:
-        """Read the log to its end and apply what is new; raises `Hole` or `Unavailable`."""
+    number: int
+    record: Record
+    data: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +50,11 @@ class _Queued:
     outcome: "asyncio.Future[Outcome]"
 
 
-class Writer:
-    """Appends events under one incarnation and hands out their outcomes."""
+class EventQueue:
+    """Makes records of events under one incarnation, and hands out their outcomes."""
 
-    def __init__(
-        self,
-        log: MetadataLog,
-        follower: Follower,
-        clock: Clock,
-        *,
-        name: str,
-        options: DomainOptions,
-    ) -> None:
-        self._log = log
-        self._follower = follower
-        self._clock = clock
+    def __init__(self, name: str) -> None:
         self._name = name
-        self._options = options
         self._incarnation: int | None = None
         self._number = 0
         self._queue: deque[_Queued] = deque()
@@ -113,7 +94,7 @@ class Writer:
     def applied(self, applied: Applied) -> bool:
         """Hear of a record that was applied: if it is ours, its waiters learn the outcomes.
 
-        Returns whether it shows that another process has taken this writer's name over.
+        Returns whether it shows that another process has taken this broker's name over.
         """
         record = applied.record
         if record.writer != self._name or record.stamp.incarnation != self._incarnation:
@@ -142,16 +123,18 @@ class Writer:
         self._queue.clear()
         self._withdrawn.clear()
 
-    async def run(self) -> None:
-        """Append what is submitted, one record after another, for ever."""
+    async def next_record(self) -> OwnRecord:
+        """The record to be appended next, when there is one."""
         while True:
             await self._work.wait()
             self._drop_withdrawn()
-            if not self._queue or self._incarnation is None:
-                self._work.clear()
-                continue
-            number, data = self._next_record()
-            await self._append(number, data)
+            if self._queue and self._incarnation is not None:
+                return self._next_record()
+            self._work.clear()
+
+    def is_pending(self, number: int) -> bool:
+        """Whether the record with this number was neither applied nor given up."""
+        return number in self._pending
 
     def _drop_withdrawn(self) -> None:
         if not self._withdrawn:
@@ -162,7 +145,7 @@ class Writer:
         self._withdrawn.clear()
         _fail(gone, Unavailable("it was withdrawn before it was written"))
 
-    def _next_record(self) -> tuple[int, bytes]:
+    def _next_record(self) -> OwnRecord:
         assert self._incarnation is not None
         room = EVENT_BYTES_MAX
         taken: list[_Queued] = []
@@ -175,41 +158,9 @@ class Writer:
         stamp = Stamp(self._incarnation, self._number)
         bodies = [(queued.kind, queued.body) for queued in taken]
         level = needed_level(queued.kind for queued in taken)
-        return self._number, pack_record(self._name, stamp, level, bodies)
-
-    async def _append(self, number: int, data: bytes) -> None:
-        """Append the same bytes until their stamp is seen (rule 5)."""
+        data = pack_record(self._name, stamp, level, bodies)
         # Rule 11: what nobody can read would stop the domain everywhere, so it is read here first.
-        record = decode_record(data, level_max=LEVEL_MAX)
-        pause_s = self._options.retry_s
-        while number in self._pending:
-            began_s = self._clock.monotonic_s()
-            try:
-                position = await self._log.append(data)
-            except (Unavailable, OutcomeUnknown):
-                await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * 2, self._options.retry_max_s)
-                await self._look()
-                continue
-            learn = self._follower.learn
-            if not learn(position, record, size_bytes=len(data), began_s=began_s):
-                await self._see(number)
-            return
-
-    async def _see(self, number: int) -> None:
-        """The record is in the log: look until it was seen. Nobody else may be looking."""
-        while number in self._pending:
-            await self._look()
-            if number in self._pending:
-                await asyncio.sleep(self._options.retry_s)
-
-    async def _look(self) -> None:
-        try:
-            await self._follower.catch_up()
-        except Hole:
-            self.end("the log was trimmed beyond what was applied")  # the replica loads again
-        except Unavailable:
-            return
+        return OwnRecord(self._number, decode_record(data, level_max=LEVEL_MAX), data)
 
 
 def _fail(waiters: list["asyncio.Future[Outcome]"], error: Exception) -> None:

@@ -1,4 +1,4 @@
-"""Whether a start finds the metadata log as long as it once was (A5, rule 15).
+"""The start of a replica: is the metadata log as long as it once was, and who writes (A5, rule 15)?
 
 What proves a loss: a milestone that is ahead of the log or that the log contradicts, a checkpoint
 beyond the log's end, an object store without milestone, checkpoint or any object that is named.
@@ -20,8 +20,8 @@ from typing import Final
 import msgspec
 
 from lakelog.clock import Clock
-from lakelog.domain.envelope import decode_record
-from lakelog.domain.events import Commit, Event
+from lakelog.domain.envelope import Record, Stamp, decode_record, encode_record
+from lakelog.domain.events import Commit, Event, Genesis
 from lakelog.domain.milestone import (
     Milestone,
     Milestones,
@@ -53,6 +53,7 @@ UNNAMED_SPAN_MS: Final = 5 * 60 * 1000
 two minutes, so what was in flight at one moment is closer together."""
 
 _OLD_COPY: Final = "the metadata store went back in time (an old copy?). Restore its newest copy"
+_FOUNDER: Final = "genesis"
 _log = logging.getLogger("lakelog.domain")
 
 
@@ -257,3 +258,27 @@ def _refusal(domain: int, end: int, proof: str, loss: str) -> str:
         " without that, start once with --accept-lost-metadata: the offsets that were lost are"
         " then given to other records"
     )
+
+
+async def win_incarnation(store: MetadataStore, writer: str) -> int:
+    """A number that no process had before under this name, and that is greater than all of them."""
+    key = keys.incarnation(writer)
+    while True:
+        found = await store.get(key)
+        mine = int(found.value) + 1 if found else 1
+        try:
+            await store.put(key, b"%d" % mine, expect=found.version if found else 0)
+        except Conflict:
+            continue
+        return mine
+
+
+async def found_log(log: MetadataLog, *, cluster_id: str, domain: int, allowed: bool) -> None:
+    """Write Genesis; where two brokers do, the second is a repeat that means nothing."""
+    if not allowed:
+        raise Refused(
+            f"the log of domain {domain} is empty although the cluster exists:"
+            " the metadata store was wiped or is another one (rule 15)"
+        )
+    genesis = Genesis(cluster_id, domain, LEVEL_MAX)
+    await log.append(encode_record(Record(_FOUNDER, Stamp(0, 0), LEVEL_MAX, (genesis,))))

@@ -8,9 +8,9 @@ import pytest
 from tests.domain.test_replica import World, run
 
 from lakelog.domain.envelope import Stamp, pack_record
+from lakelog.domain.event_queue import EVENT_BYTES_MAX, EventTooLarge
 from lakelog.domain.events import Kind, Trim
 from lakelog.domain.outcomes import Trimmed
-from lakelog.domain.writer import EVENT_BYTES_MAX, EventTooLarge
 from lakelog.meta.port import RECORD_BYTES_MAX
 
 
