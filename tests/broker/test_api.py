@@ -1,3 +1,5 @@
+from importlib import import_module
+
 import pytest
 from tests.broker.admin_stage import Stage, run
 
@@ -68,3 +70,22 @@ def test_options_that_make_no_sense_are_refused() -> None:
     for options in ({"num_partitions": 0}, {"default_replication_factor": 0}):
         with pytest.raises(ValueError, match=next(iter(options))):
             BrokerOptions(**options)  # type: ignore[arg-type] # a table of numbers
+
+
+def test_the_table_has_every_api_of_the_codec_but_sasl() -> None:
+    assert set(ApiKey) - set(ENDPOINTS) == {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
+    assert {key: endpoint.versions for key, endpoint in ENDPOINTS.items()} == {
+        key: APIS[key].versions for key in ENDPOINTS
+    }
+
+
+@pytest.mark.parametrize("key", ENDPOINTS)
+def test_a_handlers_first_line_says_its_key_and_versions(key: ApiKey) -> None:
+    module = import_module(f"lakelog.broker.{key.name.lower()}")
+    versions = ENDPOINTS[key].versions
+    least, most = versions[0], versions[-1]
+    said = {f"version {least}", f"versions {least} to {most}", f"versions {least} and {most}"}
+    head = (module.__doc__ or "").splitlines()[0]
+    start, _, rest = head.partition(", ")
+    assert start == f"{APIS[key].name} ({key})"
+    assert any(rest.startswith(one) for one in said), head

@@ -6,8 +6,9 @@ than none; removing one that is not there is done.
 
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Call
+from lakelog.broker.call import Call, Endpoint
 from lakelog.model.errors import ErrorCode
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasRequestEntryData,
@@ -40,3 +41,6 @@ def _answer(asked: AlterClientQuotasRequestEntryData) -> AlterClientQuotasRespon
             for part in asked.entity
         ),
     )
+
+
+API: Final = Endpoint(ApiKey.ALTER_CLIENT_QUOTAS, range(2), handle)

@@ -5,12 +5,13 @@ IncrementalAlterConfigs. Other resources are 42; see `alteration`.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from lakelog.broker.administration import Deadline, Fault
 from lakelog.broker.alteration import TWICE, Alteration, alter, check_names, repeated
-from lakelog.broker.call import Call
+from lakelog.broker.call import Call, Endpoint
 from lakelog.model.errors import ErrorCode
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -61,3 +62,6 @@ def _response(asked: AlterConfigsResource, fault: Fault | None) -> AlterConfigsR
         resource_type=asked.resource_type,
         resource_name=asked.resource_name,
     )
+
+
+API: Final = Endpoint(ApiKey.ALTER_CONFIGS, range(3), handle)

@@ -7,10 +7,11 @@ unknown partition 3. Ignored: the time-out, `allow_replication_factor_change`.
 
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Call
+from lakelog.broker.call import Call, Endpoint
 from lakelog.broker.errors import Attempt
 from lakelog.broker.lookup import TopicFinder, check_count
 from lakelog.model.errors import ErrorCode
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -67,3 +68,6 @@ def _answer(
     if asked.replicas == (view.partition_leaders(topic)[index],):
         return ReassignablePartitionResponse(index, error_message=None)
     return ReassignablePartitionResponse(index, ErrorCode.INVALID_REPLICA_ASSIGNMENT, NOT_ASSIGNED)
+
+
+API: Final = Endpoint(ApiKey.ALTER_PARTITION_REASSIGNMENTS, range(2), handle)

@@ -4,12 +4,13 @@ The one log directory is the object store: everything is there already, and any 
 unknown partition is 3.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Call
+from lakelog.broker.call import Call, Endpoint
 from lakelog.broker.errors import Attempt
 from lakelog.broker.lookup import TopicFinder, check_count
 from lakelog.model.errors import ErrorCode
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -49,3 +50,6 @@ def _code(topic: "Topic | ErrorCode", partition: int, missing: ErrorCode) -> Err
     if isinstance(topic, ErrorCode):
         return topic
     return ErrorCode.NONE if topic.stream(partition) is not None else missing
+
+
+API: Final = Endpoint(ApiKey.ALTER_REPLICA_LOG_DIRS, range(1, 3), handle)

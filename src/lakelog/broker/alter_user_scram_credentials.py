@@ -6,8 +6,9 @@ because a password that opens nothing closes nothing either; deleting one is 91.
 
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Call
+from lakelog.broker.call import Call, Endpoint
 from lakelog.model.errors import ErrorCode
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -37,3 +38,6 @@ async def handle(
             upsertion.name, ErrorCode.UNSUPPORTED_SASL_MECHANISM, NO_USERS
         )
     return AlterUserScramCredentialsResponse(results=tuple(refused.values()))
+
+
+API: Final = Endpoint(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, range(1), handle)

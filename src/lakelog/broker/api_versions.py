@@ -9,8 +9,9 @@ do not serve is left out always. Ignored: nothing.
 
 import re
 from collections.abc import Collection, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from lakelog.broker.call import Call, Endpoint
 from lakelog.model.errors import ErrorCode
 from lakelog.wire.apis import ADVERTISED_FROM, APIS, ApiKey
 from lakelog.wire.messages.api_versions import (
@@ -20,6 +21,9 @@ from lakelog.wire.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+
+if TYPE_CHECKING:
+    from lakelog.broker.broker import Broker
 
 METADATA_VERSION: Final = 30  # Kafka 4.3
 METADATA_VERSION_MIN: Final = 7
@@ -76,3 +80,13 @@ def _supported(*, groups: bool) -> Sequence[SupportedFeatureKey]:
 def _finalized(*, groups: bool) -> Sequence[FinalizedFeatureKey]:
     kafka = [FinalizedFeatureKey("metadata.version", METADATA_VERSION, METADATA_VERSION)]
     return [FinalizedFeatureKey("group.version", 1, 1), *kafka] if groups else kafka
+
+
+async def handle(broker: "Broker", call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    """The APIs that this broker serves."""
+    from lakelog.broker.api import advertised  # noqa: PLC0415 - it imports every handler
+
+    return answer(call.version, request, advertised(broker.options))
+
+
+API: Final = Endpoint(ApiKey.API_VERSIONS, range(5), handle)

@@ -1,4 +1,4 @@
-"""One request as a handler sees it, and the ways a handler may answer.
+"""One request as a handler sees it, the ways a handler may answer, and how it says what it serves.
 
 A connection's requests are handed to their handlers in the order they came; the next one starts
 when the handler before it has returned. A handler whose answer takes time returns `Later` as soon
@@ -7,12 +7,17 @@ leave in the order of the requests, whatever finishes first (row 97).
 """
 
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
 
+from lakelog.wire.apis import ApiKey
+
 if TYPE_CHECKING:
     import asyncio
+
+    from lakelog.broker.broker import BrokerOptions
 
 
 class Call(Struct, frozen=True, gc=False):
@@ -44,3 +49,17 @@ class CloseConnection(Exception):  # noqa: N818 - it says what the session does
 
 
 Answer: TypeAlias = Struct | NoAnswer
+
+Handler: TypeAlias = Callable[..., Coroutine[Any, Any, Answer | Later]]
+"""`handle(broker, call, request)`; each takes the request of its own API."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An API that is served, as the module of its handler names it in `API`."""
+
+    key: ApiKey
+    versions: range
+    handler: Handler
+    offered: Callable[["BrokerOptions"], bool] = lambda _options: True
+    """Whether clients are told of it."""

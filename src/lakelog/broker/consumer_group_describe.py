@@ -13,7 +13,7 @@ is 15.
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Call
+from lakelog.broker.call import Call, Endpoint
 from lakelog.broker.group_calls import check_named
 from lakelog.broker.group_reads import (
     GROUP_OPERATIONS,
@@ -26,6 +26,7 @@ from lakelog.broker.nodes import NO_OPERATIONS
 from lakelog.groups import consumer
 from lakelog.groups.state import ConsumerGroup, ConsumerMember
 from lakelog.model.errors import ErrorCode
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeAssignment,
     ConsumerGroupDescribeDescribedGroup,
@@ -132,3 +133,6 @@ def _assignment(
                 )
             )
     return ConsumerGroupDescribeAssignment(topic_partitions=tuple(told))
+
+
+API: Final = Endpoint(ApiKey.CONSUMER_GROUP_DESCRIBE, range(2), handle)

@@ -9,14 +9,15 @@ An answer with an error has only its code and message. One to a member that leav
 """
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Answer, Call, Later
+from lakelog.broker.call import Answer, Call, Endpoint, Later
 from lakelog.broker.group_calls import answered, client_host, client_id
 from lakelog.broker.lookup import check_count
 from lakelog.coordinator.asks import BeatAsk
 from lakelog.groups.events import Owned
 from lakelog.groups.outcomes import Beaten
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatAssignment,
     ConsumerGroupHeartbeatRequest,
@@ -77,3 +78,6 @@ def _assignment(shares: Owned) -> ConsumerGroupHeartbeatAssignment:
             for topic_id, partitions in shares
         )
     )
+
+
+API: Final = Endpoint(ApiKey.CONSUMER_GROUP_HEARTBEAT, range(2), handle)

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 from lakelog.broker.administration import Deadline, Fault
 from lakelog.broker.assignments import check_growth
-from lakelog.broker.call import Call
+from lakelog.broker.call import Call, Endpoint
 from lakelog.model.errors import ErrorCode
 from lakelog.topics.failures import TooLarge
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -85,3 +86,6 @@ def _result(name: str, outcome: "Topic | Fault") -> CreatePartitionsTopicResult:
     if isinstance(outcome, Fault):
         return CreatePartitionsTopicResult(name, outcome.code, outcome.message)
     return CreatePartitionsTopicResult(name)
+
+
+API: Final = Endpoint(ApiKey.CREATE_PARTITIONS, range(4), handle)

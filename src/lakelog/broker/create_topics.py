@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from lakelog.broker.administration import Deadline, Fault
 from lakelog.broker.assignments import check_topic
-from lakelog.broker.call import Call
+from lakelog.broker.call import Call, Endpoint
 from lakelog.model.errors import ErrorCode
 from lakelog.topics import names
 from lakelog.topics.failures import (
@@ -24,6 +24,7 @@ from lakelog.topics.failures import (
     TooLarge,
 )
 from lakelog.topics.settings import described
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -145,3 +146,6 @@ def _configs(asked: CreatableTopic) -> dict[str, str]:
     if unset:
         raise InvalidConfig(f"Null value not supported for topic configs: {','.join(unset)}")
     return {config.name: config.value for config in asked.configs if config.value is not None}
+
+
+API: Final = Endpoint(ApiKey.CREATE_TOPICS, range(2, 8), handle)

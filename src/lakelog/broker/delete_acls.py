@@ -3,11 +3,12 @@
 There are no ACLs: every filter is answered 54, as by a Kafka without an authorizer.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Call
+from lakelog.broker.call import Call, Endpoint
 from lakelog.broker.describe_acls import NO_AUTHORIZER
 from lakelog.model.errors import ErrorCode
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.delete_acls import (
     DeleteAclsFilterResult,
     DeleteAclsRequest,
@@ -23,3 +24,6 @@ async def handle(broker: "Broker", call: Call, request: DeleteAclsRequest) -> De
     del broker, call
     refused = DeleteAclsFilterResult(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
     return DeleteAclsResponse(filter_results=(refused,) * len(request.filters))
+
+
+API: Final = Endpoint(ApiKey.DELETE_ACLS, range(1, 4), handle)

@@ -6,13 +6,14 @@ not 69 (row 40). A group that stands twice is answered once. Ignored: nothing.
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Answer, Call, Later
+from lakelog.broker.call import Answer, Call, Endpoint, Later
 from lakelog.broker.group_calls import answered, check_named
 from lakelog.groups.events import DeleteGroup
 from lakelog.groups.outcomes import GroupOutcome, Judged
 from lakelog.model.errors import ErrorCode
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -53,3 +54,6 @@ def _code(outcome: GroupOutcome | ErrorCode) -> ErrorCode:
         return outcome
     assert isinstance(outcome, Judged), outcome
     return outcome.code
+
+
+API: Final = Endpoint(ApiKey.DELETE_GROUPS, range(3), handle)

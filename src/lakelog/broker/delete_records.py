@@ -11,11 +11,12 @@ The end is judged after a proof of currency (rule 16): "up to the end" must mean
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Call
+from lakelog.broker.call import Call, Endpoint
 from lakelog.broker.errors import Attempt, failure_code
 from lakelog.broker.lookup import TopicFinder, check_count
 from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Failure
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -138,3 +139,6 @@ class _Trim:
             unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return DeleteRecordsPartitionResult(index, NO_WATERMARK, unknown)
         return DeleteRecordsPartitionResult(index, outcome)
+
+
+API: Final = Endpoint(ApiKey.DELETE_RECORDS, range(3), handle)

@@ -12,9 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from lakelog.broker.administration import Deadline, Fault
-from lakelog.broker.call import Call
+from lakelog.broker.call import Call, Endpoint
 from lakelog.model.errors import ErrorCode
 from lakelog.model.ids import ZERO_TOPIC_ID, TopicId
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -119,3 +120,6 @@ def _result(
         error_code=ErrorCode.NONE if fault is None else fault.code,
         error_message=None if fault is None else fault.message,
     )
+
+
+API: Final = Endpoint(ApiKey.DELETE_TOPICS, range(1, 7), handle)

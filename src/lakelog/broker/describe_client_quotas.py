@@ -3,9 +3,10 @@
 There are no quotas, so the list is empty, whatever is asked for.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Call
+from lakelog.broker.call import Call, Endpoint
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
@@ -21,3 +22,6 @@ async def handle(
     """That nobody has one."""
     del broker, call, request
     return DescribeClientQuotasResponse(error_message=None)
+
+
+API: Final = Endpoint(ApiKey.DESCRIBE_CLIENT_QUOTAS, range(2), handle)

@@ -6,9 +6,10 @@ The brokers are those that Metadata shows the same client. Endpoint type 2 (cont
 
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Call
+from lakelog.broker.call import Call, Endpoint
 from lakelog.broker.nodes import CLUSTER_OPERATIONS, NO_OPERATIONS, controller, shown_nodes
 from lakelog.model.errors import ErrorCode
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -48,3 +49,6 @@ async def handle(
         ),
         cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NO_OPERATIONS,
     )
+
+
+API: Final = Endpoint(ApiKey.DESCRIBE_CLUSTER, range(3), handle)

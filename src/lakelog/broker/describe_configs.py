@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lakelog.broker.administration import Deadline, Fault
-from lakelog.broker.call import Call
+from lakelog.broker.call import Call, Endpoint
 from lakelog.broker.config_resources import (
     Entry,
     ResourceType,
@@ -25,6 +25,7 @@ from lakelog.model.errors import ErrorCode
 from lakelog.topics import names
 from lakelog.topics.failures import InvalidChange, TooLarge, TopicFailure
 from lakelog.topics.settings import described
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -196,3 +197,6 @@ def _size_bytes(shown: DescribeConfigsResourceResult) -> int:
     for synonym in shown.synonyms:
         texts += [synonym.name, synonym.value or ""]
     return sum(map(len, texts)) + ENTRY_BYTES * (1 + len(shown.synonyms))
+
+
+API: Final = Endpoint(ApiKey.DESCRIBE_CONFIGS, range(1, 5), handle)

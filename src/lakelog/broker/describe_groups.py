@@ -11,7 +11,7 @@ Each group is told after a proof of currency for its domain; without one it is 1
 
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Call
+from lakelog.broker.call import Call, Endpoint
 from lakelog.broker.group_calls import check_named
 from lakelog.broker.group_reads import (
     DEAD,
@@ -24,6 +24,7 @@ from lakelog.broker.nodes import NO_OPERATIONS
 from lakelog.groups.classic_members import metadata_of
 from lakelog.groups.state import ClassicGroup, ClassicMember, ClassicState, Group
 from lakelog.model.errors import ErrorCode
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.describe_groups import (
     DescribedGroupMember,
     DescribeGroupsDescribedGroup,
@@ -103,3 +104,6 @@ def _member(member: ClassicMember, protocol: str | None) -> DescribedGroupMember
         member_metadata=b"" if protocol is None else metadata_of(member, protocol),
         member_assignment=member.assignment,
     )
+
+
+API: Final = Endpoint(ApiKey.DESCRIBE_GROUPS, range(7), handle)

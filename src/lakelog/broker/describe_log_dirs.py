@@ -7,10 +7,11 @@ Sizes are the bytes of records that are still in the log.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from lakelog.broker.administration import Deadline, Fault
-from lakelog.broker.call import Call
+from lakelog.broker.call import Call, Endpoint
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -69,3 +70,6 @@ async def _sizes(
                 size_bytes = 0 if facts is None else facts.live_bytes
                 found.append(DescribeLogDirsPartition(partition, size_bytes))
     return tuple(found)
+
+
+API: Final = Endpoint(ApiKey.DESCRIBE_LOG_DIRS, range(1, 6), handle)

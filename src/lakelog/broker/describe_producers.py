@@ -11,11 +11,12 @@ hear that there is none.
 from typing import TYPE_CHECKING, Final
 
 from lakelog.broker.administration import Fault
-from lakelog.broker.call import Call
+from lakelog.broker.call import Call, Endpoint
 from lakelog.broker.errors import Attempt
 from lakelog.broker.lookup import TopicFinder, check_count, unproven_code
 from lakelog.model.errors import ErrorCode
 from lakelog.topics.names import fault
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -99,3 +100,6 @@ def _partition(
             for facts in broker.log.producers(stream)
         ),
     )
+
+
+API: Final = Endpoint(ApiKey.DESCRIBE_PRODUCERS, range(1), handle)

@@ -6,12 +6,13 @@ log that it has applied. Times and directory are unknown, the epoch is 0. Any ot
 `__cluster_metadata` 0 is 3.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Call
+from lakelog.broker.call import Call, Endpoint
 from lakelog.broker.nodes import controller, shown_nodes
 from lakelog.model.errors import ErrorCode
 from lakelog.topics.names import CLUSTER_METADATA
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.describe_quorum import (
     DescribeQuorumListener,
     DescribeQuorumNode,
@@ -67,3 +68,6 @@ def _topic(
             unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             found.append(DescribeQuorumResponsePartitionData(index, unknown, None))
     return DescribeQuorumResponseTopicData(asked.topic_name, tuple(found))
+
+
+API: Final = Endpoint(ApiKey.DESCRIBE_QUORUM, range(3), handle)

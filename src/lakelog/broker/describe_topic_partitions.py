@@ -9,11 +9,12 @@ towards the limit. Operations are always filled in. Ignored: nothing.
 from typing import TYPE_CHECKING, Final
 
 from lakelog.broker.administration import Deadline, Fault
-from lakelog.broker.call import Call
+from lakelog.broker.call import Call, Endpoint
 from lakelog.broker.nodes import TOPIC_OPERATIONS
 from lakelog.model.errors import ErrorCode
 from lakelog.model.ids import LEADER_EPOCH
 from lakelog.topics import names
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -146,3 +147,6 @@ def _shown(
         partitions=tuple(partitions),
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
+
+
+API: Final = Endpoint(ApiKey.DESCRIBE_TOPIC_PARTITIONS, range(1), handle)

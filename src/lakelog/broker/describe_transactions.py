@@ -3,10 +3,11 @@
 There are no transactions: every transactional id is 105.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Call
+from lakelog.broker.call import Call, Endpoint
 from lakelog.model.errors import ErrorCode
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -30,3 +31,6 @@ async def handle(
             for transactional_id in request.transactional_ids
         )
     )
+
+
+API: Final = Endpoint(ApiKey.DESCRIBE_TRANSACTIONS, range(1), handle)

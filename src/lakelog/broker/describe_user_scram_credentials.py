@@ -5,10 +5,11 @@ is 92.
 """
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Call
+from lakelog.broker.call import Call, Endpoint
 from lakelog.model.errors import ErrorCode
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
@@ -43,3 +44,6 @@ def _answer(name: str, *, is_twice: bool) -> DescribeUserScramCredentialsResult:
         ErrorCode.RESOURCE_NOT_FOUND,
         f"Attempt to describe a user credential that does not exist: {name}",
     )
+
+
+API: Final = Endpoint(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, range(1), handle)

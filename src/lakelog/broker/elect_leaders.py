@@ -7,10 +7,11 @@ names only those that were elected, so none. An election type (v1+) other than 0
 
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Call
+from lakelog.broker.call import Call, Endpoint
 from lakelog.broker.errors import Attempt
 from lakelog.broker.lookup import TopicFinder, check_count
 from lakelog.model.errors import ErrorCode
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.elect_leaders import (
     ElectLeadersPartitionResult,
     ElectLeadersRequest,
@@ -56,3 +57,6 @@ def _result(
             partition, missing, f"No such partition as {topic.name}-{partition}"
         )
     return ElectLeadersPartitionResult(partition, ErrorCode.ELECTION_NOT_NEEDED, NOT_NEEDED)
+
+
+API: Final = Endpoint(ApiKey.ELECT_LEADERS, range(3), handle)

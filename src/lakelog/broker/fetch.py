@@ -21,7 +21,7 @@ proof the client hears 6 and looks elsewhere (rule 17).
 
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Answer, Call, Later
+from lakelog.broker.call import Answer, Call, Endpoint, Later
 from lakelog.broker.errors import Attempt, failure_code
 from lakelog.broker.fetch_read import Entry, Reading, never_read
 from lakelog.broker.fetch_sessions import Asked, Context, Incremental, Key, Results
@@ -29,6 +29,7 @@ from lakelog.broker.lookup import TopicFinder, check_count, epoch_code
 from lakelog.broker.loop_turn import ITEMS_PER_LOOK
 from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Failure
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -269,3 +270,6 @@ def _topics(results: Results) -> tuple[FetchableTopicResponse, ...]:
         else FetchableTopicResponse(topic_id=key[0], partitions=tuple(partitions))
         for key, partitions in groups
     )
+
+
+API: Final = Endpoint(ApiKey.FETCH, range(4, 19), handle)

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Final
 
 from lakelog.broker import offsets_topic
 from lakelog.broker.administration import Fault
-from lakelog.broker.call import Call
+from lakelog.broker.call import Call, Endpoint
 from lakelog.broker.group_calls import check_named
 from lakelog.broker.nodes import shown_nodes
 from lakelog.model.errors import ErrorCode
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.lift import lift, lower
 from lakelog.wire.messages.find_coordinator import (
     Coordinator,
@@ -89,3 +90,6 @@ async def _owners(broker: "Broker", call: Call, keys: tuple[str, ...]) -> tuple[
             node = nodes[view.leader_of_key(key)]
             found.append(Coordinator(key, node.id, node.host, node.port, ErrorCode.NONE, message))
     return tuple(found)
+
+
+API: Final = Endpoint(ApiKey.FIND_COORDINATOR, range(7), handle)

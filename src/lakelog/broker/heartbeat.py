@@ -5,11 +5,12 @@ known from v3 on. Ignored: nothing. Clients survive few codes here (row 81): wha
 us is 15 or 16.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Answer, Call, Later
+from lakelog.broker.call import Answer, Call, Endpoint, Later
 from lakelog.broker.group_calls import answered
 from lakelog.model.errors import ErrorCode
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
@@ -30,3 +31,6 @@ async def handle(broker: "Broker", call: Call, request: HeartbeatRequest) -> Ans
 
 def _response(code: ErrorCode) -> HeartbeatResponse:
     return HeartbeatResponse(error_code=code)
+
+
+API: Final = Endpoint(ApiKey.HEARTBEAT, range(5), handle)

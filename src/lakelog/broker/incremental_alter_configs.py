@@ -8,17 +8,18 @@ as in Kafka. Loggers and client metrics are 42; see `alteration`.
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from lakelog.broker.administration import Deadline, Fault
 from lakelog.broker.alteration import TWICE, Alteration, alter, check_names, repeated
-from lakelog.broker.call import Call
+from lakelog.broker.call import Call, Endpoint
 from lakelog.broker.config_resources import ResourceType
 from lakelog.model.errors import ErrorCode
 from lakelog.topics.broker_settings import DEFINITIONS as BROKER_DEFINITIONS
 from lakelog.topics.config_values import ConfigType, show
 from lakelog.topics.configs import DEFINITIONS, Definition
 from lakelog.topics.failures import InvalidChange, InvalidConfig
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsAlterableConfig,
     IncrementalAlterConfigsRequest,
@@ -140,3 +141,6 @@ def _response(
         resource_type=asked.resource_type,
         resource_name=asked.resource_name,
     )
+
+
+API: Final = Endpoint(ApiKey.INCREMENTAL_ALTER_CONFIGS, range(2), handle)

@@ -8,13 +8,14 @@ With idempotence off the API is not advertised, and a client that calls it anywa
 §14.3).
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Call
+from lakelog.broker.call import Call, Endpoint
 from lakelog.broker.errors import Attempt, failure_code
 from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Failure
 from lakelog.model.ids import NO_PRODUCER
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
@@ -52,3 +53,8 @@ def _problem(broker: "Broker", request: InitProducerIdRequest) -> ErrorCode:
 
 def _refusal(code: ErrorCode) -> InitProducerIdResponse:
     return InitProducerIdResponse(error_code=code, producer_id=NO_PRODUCER, producer_epoch=NO_EPOCH)
+
+
+API: Final = Endpoint(
+    ApiKey.INIT_PRODUCER_ID, range(6), handle, offered=lambda options: options.idempotence
+)

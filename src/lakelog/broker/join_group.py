@@ -9,10 +9,11 @@ v7 on (row 84); v9 may tell a leader not to assign. Ignored: the reason (v8).
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Answer, Call, Later
+from lakelog.broker.call import Answer, Call, Endpoint, Later
 from lakelog.broker.group_calls import answered, check_named, client_host, client_id
 from lakelog.coordinator.asks import JoinAsk
 from lakelog.groups.answers import JoinAnswer
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.join_group import (
     JoinGroupRequest,
     JoinGroupResponse,
@@ -55,3 +56,6 @@ def _response(version: int, answer: JoinAnswer) -> JoinGroupResponse:
         member_id=answer.member_id,
         members=tuple(JoinGroupResponseMember(*member) for member in answer.members),
     )
+
+
+API: Final = Endpoint(ApiKey.JOIN_GROUP, range(10), handle)

@@ -5,12 +5,13 @@ or, with an empty one, by instance id (row 86). Ignored: the reason (v5).
 """
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Answer, Call, Later
+from lakelog.broker.call import Answer, Call, Endpoint, Later
 from lakelog.broker.group_calls import answered, check_named
 from lakelog.groups.outcomes import Left
 from lakelog.model.errors import ErrorCode
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.lift import lift, lower
 from lakelog.wire.messages.leave_group import (
     LeaveGroupRequest,
@@ -43,3 +44,6 @@ def _response(
         )
     )
     return lower(response, version)
+
+
+API: Final = Endpoint(ApiKey.LEAVE_GROUP, range(6), handle)

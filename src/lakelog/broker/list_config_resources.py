@@ -8,9 +8,10 @@ loggers by id, and groups that set something themselves, whether they are there 
 from typing import TYPE_CHECKING, Final
 
 from lakelog.broker.administration import Deadline
-from lakelog.broker.call import Call
+from lakelog.broker.call import Call, Endpoint
 from lakelog.broker.config_resources import ResourceType
 from lakelog.model.errors import ErrorCode
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
@@ -54,3 +55,6 @@ async def handle(
             for group_id in broker.group_configs.group_ids()
         )
     return ListConfigResourcesResponse(config_resources=tuple(found))
+
+
+API: Final = Endpoint(ApiKey.LIST_CONFIG_RESOURCES, range(2), handle)

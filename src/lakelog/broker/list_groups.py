@@ -12,11 +12,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Call
+from lakelog.broker.call import Call, Endpoint
 from lakelog.broker.group_reads import classic_state, is_proved
 from lakelog.groups import consumer
 from lakelog.groups.state import ConsumerGroup, Group
 from lakelog.model.errors import ErrorCode
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
@@ -68,3 +69,6 @@ def _listed(group: Group) -> ListedGroup:
     if isinstance(group, ConsumerGroup):
         return ListedGroup(group.group_id, CONSUMER, consumer.state_name(group), CONSUMER)
     return ListedGroup(group.group_id, group.protocol_type, classic_state(group), CLASSIC)
+
+
+API: Final = Endpoint(ApiKey.LIST_GROUPS, range(6), handle)

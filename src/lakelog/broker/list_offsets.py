@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Call
+from lakelog.broker.call import Call, Endpoint
 from lakelog.broker.errors import Attempt, failure_code
 from lakelog.broker.lookup import TopicFinder, check_count, epoch_code, unproven_code
 from lakelog.log.values import Found
 from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Failure
 from lakelog.model.ids import LEADER_EPOCH
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -204,3 +205,6 @@ def _found(index: int, found: Found | None) -> ListOffsetsPartitionResponse:
     if found is None:
         return ListOffsetsPartitionResponse(index)
     return ListOffsetsPartitionResponse(index, 0, found.timestamp_ms, found.offset, LEADER_EPOCH)
+
+
+API: Final = Endpoint(ApiKey.LIST_OFFSETS, range(1, 12), handle)

@@ -6,7 +6,8 @@ told back. Ignored: the other filters, which an empty list passes anyway.
 
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Call
+from lakelog.broker.call import Call, Endpoint
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -36,3 +37,6 @@ async def handle(
     del broker, call
     unknown = (state for state in dict.fromkeys(request.state_filters) if state not in STATES)
     return ListTransactionsResponse(unknown_state_filters=tuple(unknown))
+
+
+API: Final = Endpoint(ApiKey.LIST_TRANSACTIONS, range(3), handle)

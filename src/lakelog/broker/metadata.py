@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from lakelog.broker.call import Call
+from lakelog.broker.call import Call, Endpoint
 from lakelog.broker.errors import Attempt, failure_code
 from lakelog.broker.nodes import (
     CLUSTER_OPERATIONS,
@@ -29,6 +29,7 @@ from lakelog.model.failures import Failure
 from lakelog.model.ids import LEADER_EPOCH, ZERO_TOPIC_ID, TopicId
 from lakelog.topics import names
 from lakelog.topics.failures import TopicFailure
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -254,3 +255,6 @@ class _Answers:
 
 def _unique(keys: Iterable[Key]) -> list[Key]:
     return list(dict.fromkeys(keys))
+
+
+API: Final = Endpoint(ApiKey.METADATA, range(14), handle)

@@ -14,13 +14,14 @@ the broker's.
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Answer, Call, Later
+from lakelog.broker.call import Answer, Call, Endpoint, Later
 from lakelog.broker.errors import Attempt
 from lakelog.broker.group_calls import answered
 from lakelog.broker.lookup import TopicFinder, check_count
 from lakelog.broker.loop_turn import LoopTurn
 from lakelog.groups.events import CommitOffsets
 from lakelog.model.errors import ErrorCode
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -125,3 +126,6 @@ def _fits(metadata: str, characters_max: int) -> bool:
     if len(metadata) * UTF_16_UNITS_MAX_PER_CHARACTER <= characters_max:
         return True
     return len(metadata.encode("utf-16-le")) <= characters_max * UTF_16_UNIT_BYTES
+
+
+API: Final = Endpoint(ApiKey.OFFSET_COMMIT, range(2, 11), handle)

@@ -6,15 +6,16 @@ deletion is applied (row 95). Ignored: nothing.
 """
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Answer, Call, Later
+from lakelog.broker.call import Answer, Call, Endpoint, Later
 from lakelog.broker.errors import Attempt
 from lakelog.broker.group_calls import answered
 from lakelog.broker.lookup import TopicFinder, check_count
 from lakelog.groups.events import DeleteOffsets
 from lakelog.groups.outcomes import GroupOutcome, OffsetsDeleted
 from lakelog.model.errors import ErrorCode
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestTopic,
@@ -95,3 +96,6 @@ class _Deletion:
                 for topic, codes in zip(self.request.topics, self.codes, strict=True)
             )
         )
+
+
+API: Final = Endpoint(ApiKey.OFFSET_DELETE, range(1), handle)

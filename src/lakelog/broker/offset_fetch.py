@@ -16,13 +16,14 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Call, CloseConnection
+from lakelog.broker.call import Call, CloseConnection, Endpoint
 from lakelog.broker.group_calls import check_named
 from lakelog.broker.group_reads import are_topics_current, group_of, topic_of, unproven
 from lakelog.broker.lookup import check_count
 from lakelog.groups import consumer
 from lakelog.groups.state import CommittedOffset, ConsumerGroup
 from lakelog.model.errors import ErrorCode
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.lift import lift, lower
 from lakelog.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -154,3 +155,6 @@ def _partition(index: int, committed: CommittedOffset | None) -> OffsetFetchResp
 
 def _none(index: int, code: ErrorCode) -> OffsetFetchResponsePartitions:
     return OffsetFetchResponsePartitions(index, NO_OFFSET, error_code=code)
+
+
+API: Final = Endpoint(ApiKey.OFFSET_FETCH, range(1, 11), handle)

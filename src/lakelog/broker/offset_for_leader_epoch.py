@@ -11,11 +11,12 @@ believes that data was lost (redpanda#5435).
 
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Call
+from lakelog.broker.call import Call, Endpoint
 from lakelog.broker.errors import Attempt
 from lakelog.broker.lookup import TopicFinder, check_count, epoch_code, unproven_code
 from lakelog.model.errors import ErrorCode
 from lakelog.model.ids import LEADER_EPOCH
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -87,3 +88,6 @@ def _end(
     if not 0 <= asked.leader_epoch <= LEADER_EPOCH:
         return OffsetForLeaderEpochEndOffset(0, index)
     return OffsetForLeaderEpochEndOffset(0, index, asked.leader_epoch, facts.head)
+
+
+API: Final = Endpoint(ApiKey.OFFSET_FOR_LEADER_EPOCH, range(2, 5), handle)

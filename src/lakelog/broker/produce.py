@@ -19,7 +19,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from lakelog.broker.admission import is_admitted, refusal
-from lakelog.broker.call import Answer, Call, CloseConnection, Later, NoAnswer
+from lakelog.broker.call import Answer, Call, CloseConnection, Endpoint, Later, NoAnswer
 from lakelog.broker.errors import Attempt, failure_code, verdict_code
 from lakelog.broker.inspection import inspect_slowly, is_slow
 from lakelog.broker.lone_batch import (
@@ -36,6 +36,7 @@ from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Failure
 from lakelog.records.acceptance import AcceptedBatch, RejectedBatch, inspect
 from lakelog.records.header import is_transactional
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -298,3 +299,6 @@ def _rejection(index: int, batch: RejectedBatch) -> PartitionProduceResponse:
         ),
         error_message=batch.message,
     )
+
+
+API: Final = Endpoint(ApiKey.PRODUCE, range(3, 14), handle)

@@ -7,11 +7,12 @@ else 23, and are answered. Ignored: nothing.
 
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Answer, Call, Later
+from lakelog.broker.call import Answer, Call, Endpoint, Later
 from lakelog.broker.group_calls import answered, check_named, client_host, client_id
 from lakelog.coordinator.asks import SyncAsk
 from lakelog.groups.answers import SyncAnswer
 from lakelog.model.errors import ErrorCode
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
@@ -48,3 +49,6 @@ def _response(answer: SyncAnswer) -> SyncGroupResponse:
         protocol_name=answer.protocol_name,
         assignment=answer.assignment,
     )
+
+
+API: Final = Endpoint(ApiKey.SYNC_GROUP, range(6), handle)

@@ -4,10 +4,11 @@ A broker is registered for as long as its session lives, so there is never one l
 that lives is 42 with the reason, any other 102.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Call
+from lakelog.broker.call import Call, Endpoint
 from lakelog.model.errors import ErrorCode
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.unregister_broker import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
@@ -32,3 +33,6 @@ async def handle(
         error_code=ErrorCode.BROKER_ID_NOT_REGISTERED,
         error_message=f"Broker {request.broker_id} is not registered.",
     )
+
+
+API: Final = Endpoint(ApiKey.UNREGISTER_BROKER, range(1), handle)

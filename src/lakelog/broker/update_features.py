@@ -7,8 +7,9 @@ updates is done.
 
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Call
+from lakelog.broker.call import Call, Endpoint
 from lakelog.model.errors import ErrorCode
+from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.update_features import (
     UpdatableFeatureResult,
     UpdateFeaturesRequest,
@@ -36,3 +37,6 @@ async def handle(
             for update in request.feature_updates
         ),
     )
+
+
+API: Final = Endpoint(ApiKey.UPDATE_FEATURES, range(3), handle)

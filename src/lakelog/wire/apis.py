@@ -6,62 +6,11 @@ versions 0 to 2 are refused when they come.
 """
 
 from enum import IntEnum
+from importlib import import_module
 
 from msgspec import Struct
 
 from lakelog.wire.layout import message_versions
-from lakelog.wire.messages import (
-    alter_client_quotas,
-    alter_configs,
-    alter_partition_reassignments,
-    alter_replica_log_dirs,
-    alter_user_scram_credentials,
-    api_versions,
-    consumer_group_describe,
-    consumer_group_heartbeat,
-    create_acls,
-    create_partitions,
-    create_topics,
-    delete_acls,
-    delete_groups,
-    delete_records,
-    delete_topics,
-    describe_acls,
-    describe_client_quotas,
-    describe_cluster,
-    describe_configs,
-    describe_groups,
-    describe_log_dirs,
-    describe_producers,
-    describe_quorum,
-    describe_topic_partitions,
-    describe_transactions,
-    describe_user_scram_credentials,
-    elect_leaders,
-    fetch,
-    find_coordinator,
-    heartbeat,
-    incremental_alter_configs,
-    init_producer_id,
-    join_group,
-    leave_group,
-    list_config_resources,
-    list_groups,
-    list_offsets,
-    list_partition_reassignments,
-    list_transactions,
-    metadata,
-    offset_commit,
-    offset_delete,
-    offset_fetch,
-    offset_for_leader_epoch,
-    produce,
-    sasl_authenticate,
-    sasl_handshake,
-    sync_group,
-    unregister_broker,
-    update_features,
-)
 
 
 class ApiKey(IntEnum):
@@ -130,161 +79,20 @@ class Api(Struct, frozen=True):
     flexible_from: int
 
 
-MESSAGES: dict[ApiKey, tuple[type[Struct], type[Struct]]] = {
-    ApiKey.PRODUCE: (produce.ProduceRequest, produce.ProduceResponse),
-    ApiKey.FETCH: (fetch.FetchRequest, fetch.FetchResponse),
-    ApiKey.LIST_OFFSETS: (list_offsets.ListOffsetsRequest, list_offsets.ListOffsetsResponse),
-    ApiKey.METADATA: (metadata.MetadataRequest, metadata.MetadataResponse),
-    ApiKey.OFFSET_COMMIT: (offset_commit.OffsetCommitRequest, offset_commit.OffsetCommitResponse),
-    ApiKey.OFFSET_FETCH: (offset_fetch.OffsetFetchRequest, offset_fetch.OffsetFetchResponse),
-    ApiKey.FIND_COORDINATOR: (
-        find_coordinator.FindCoordinatorRequest,
-        find_coordinator.FindCoordinatorResponse,
-    ),
-    ApiKey.JOIN_GROUP: (join_group.JoinGroupRequest, join_group.JoinGroupResponse),
-    ApiKey.HEARTBEAT: (heartbeat.HeartbeatRequest, heartbeat.HeartbeatResponse),
-    ApiKey.LEAVE_GROUP: (leave_group.LeaveGroupRequest, leave_group.LeaveGroupResponse),
-    ApiKey.SYNC_GROUP: (sync_group.SyncGroupRequest, sync_group.SyncGroupResponse),
-    ApiKey.DESCRIBE_GROUPS: (
-        describe_groups.DescribeGroupsRequest,
-        describe_groups.DescribeGroupsResponse,
-    ),
-    ApiKey.LIST_GROUPS: (list_groups.ListGroupsRequest, list_groups.ListGroupsResponse),
-    ApiKey.SASL_HANDSHAKE: (
-        sasl_handshake.SaslHandshakeRequest,
-        sasl_handshake.SaslHandshakeResponse,
-    ),
-    ApiKey.API_VERSIONS: (api_versions.ApiVersionsRequest, api_versions.ApiVersionsResponse),
-    ApiKey.CREATE_TOPICS: (create_topics.CreateTopicsRequest, create_topics.CreateTopicsResponse),
-    ApiKey.DELETE_TOPICS: (delete_topics.DeleteTopicsRequest, delete_topics.DeleteTopicsResponse),
-    ApiKey.DELETE_RECORDS: (
-        delete_records.DeleteRecordsRequest,
-        delete_records.DeleteRecordsResponse,
-    ),
-    ApiKey.INIT_PRODUCER_ID: (
-        init_producer_id.InitProducerIdRequest,
-        init_producer_id.InitProducerIdResponse,
-    ),
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: (
-        offset_for_leader_epoch.OffsetForLeaderEpochRequest,
-        offset_for_leader_epoch.OffsetForLeaderEpochResponse,
-    ),
-    ApiKey.DESCRIBE_ACLS: (describe_acls.DescribeAclsRequest, describe_acls.DescribeAclsResponse),
-    ApiKey.CREATE_ACLS: (create_acls.CreateAclsRequest, create_acls.CreateAclsResponse),
-    ApiKey.DELETE_ACLS: (delete_acls.DeleteAclsRequest, delete_acls.DeleteAclsResponse),
-    ApiKey.DESCRIBE_CONFIGS: (
-        describe_configs.DescribeConfigsRequest,
-        describe_configs.DescribeConfigsResponse,
-    ),
-    ApiKey.ALTER_CONFIGS: (alter_configs.AlterConfigsRequest, alter_configs.AlterConfigsResponse),
-    ApiKey.ALTER_REPLICA_LOG_DIRS: (
-        alter_replica_log_dirs.AlterReplicaLogDirsRequest,
-        alter_replica_log_dirs.AlterReplicaLogDirsResponse,
-    ),
-    ApiKey.DESCRIBE_LOG_DIRS: (
-        describe_log_dirs.DescribeLogDirsRequest,
-        describe_log_dirs.DescribeLogDirsResponse,
-    ),
-    ApiKey.SASL_AUTHENTICATE: (
-        sasl_authenticate.SaslAuthenticateRequest,
-        sasl_authenticate.SaslAuthenticateResponse,
-    ),
-    ApiKey.CREATE_PARTITIONS: (
-        create_partitions.CreatePartitionsRequest,
-        create_partitions.CreatePartitionsResponse,
-    ),
-    ApiKey.DELETE_GROUPS: (delete_groups.DeleteGroupsRequest, delete_groups.DeleteGroupsResponse),
-    ApiKey.ELECT_LEADERS: (elect_leaders.ElectLeadersRequest, elect_leaders.ElectLeadersResponse),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: (
-        incremental_alter_configs.IncrementalAlterConfigsRequest,
-        incremental_alter_configs.IncrementalAlterConfigsResponse,
-    ),
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (
-        alter_partition_reassignments.AlterPartitionReassignmentsRequest,
-        alter_partition_reassignments.AlterPartitionReassignmentsResponse,
-    ),
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: (
-        list_partition_reassignments.ListPartitionReassignmentsRequest,
-        list_partition_reassignments.ListPartitionReassignmentsResponse,
-    ),
-    ApiKey.OFFSET_DELETE: (offset_delete.OffsetDeleteRequest, offset_delete.OffsetDeleteResponse),
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: (
-        describe_client_quotas.DescribeClientQuotasRequest,
-        describe_client_quotas.DescribeClientQuotasResponse,
-    ),
-    ApiKey.ALTER_CLIENT_QUOTAS: (
-        alter_client_quotas.AlterClientQuotasRequest,
-        alter_client_quotas.AlterClientQuotasResponse,
-    ),
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (
-        describe_user_scram_credentials.DescribeUserScramCredentialsRequest,
-        describe_user_scram_credentials.DescribeUserScramCredentialsResponse,
-    ),
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (
-        alter_user_scram_credentials.AlterUserScramCredentialsRequest,
-        alter_user_scram_credentials.AlterUserScramCredentialsResponse,
-    ),
-    ApiKey.DESCRIBE_QUORUM: (
-        describe_quorum.DescribeQuorumRequest,
-        describe_quorum.DescribeQuorumResponse,
-    ),
-    ApiKey.UPDATE_FEATURES: (
-        update_features.UpdateFeaturesRequest,
-        update_features.UpdateFeaturesResponse,
-    ),
-    ApiKey.DESCRIBE_CLUSTER: (
-        describe_cluster.DescribeClusterRequest,
-        describe_cluster.DescribeClusterResponse,
-    ),
-    ApiKey.DESCRIBE_PRODUCERS: (
-        describe_producers.DescribeProducersRequest,
-        describe_producers.DescribeProducersResponse,
-    ),
-    ApiKey.UNREGISTER_BROKER: (
-        unregister_broker.UnregisterBrokerRequest,
-        unregister_broker.UnregisterBrokerResponse,
-    ),
-    ApiKey.DESCRIBE_TRANSACTIONS: (
-        describe_transactions.DescribeTransactionsRequest,
-        describe_transactions.DescribeTransactionsResponse,
-    ),
-    ApiKey.LIST_TRANSACTIONS: (
-        list_transactions.ListTransactionsRequest,
-        list_transactions.ListTransactionsResponse,
-    ),
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: (
-        consumer_group_heartbeat.ConsumerGroupHeartbeatRequest,
-        consumer_group_heartbeat.ConsumerGroupHeartbeatResponse,
-    ),
-    ApiKey.CONSUMER_GROUP_DESCRIBE: (
-        consumer_group_describe.ConsumerGroupDescribeRequest,
-        consumer_group_describe.ConsumerGroupDescribeResponse,
-    ),
-    ApiKey.LIST_CONFIG_RESOURCES: (
-        list_config_resources.ListConfigResourcesRequest,
-        list_config_resources.ListConfigResourcesResponse,
-    ),
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: (
-        describe_topic_partitions.DescribeTopicPartitionsRequest,
-        describe_topic_partitions.DescribeTopicPartitionsResponse,
-    ),
-}
-
 ADVERTISED_FROM = {ApiKey.PRODUCE: 0}
 """The least version to advertise where it is not the least version we speak."""
 
 
 def _api(key: ApiKey) -> Api:
-    request, response = MESSAGES[key]
+    """The API whose messages are in the module that has the name of its key."""
+    module = import_module(f"lakelog.wire.messages.{key.name.lower()}")
+    name = "".join(word.capitalize() for word in key.name.split("_"))
+    request: type[Struct] = getattr(module, f"{name}Request")
+    response: type[Struct] = getattr(module, f"{name}Response")
     versions = message_versions(request)
     assert versions == message_versions(response), key
     return Api(
-        key,
-        request.__name__.removesuffix("Request"),
-        request,
-        response,
-        range(versions.first, versions.end),
-        versions.flexible_from,
+        key, name, request, response, range(versions.first, versions.end), versions.flexible_from
     )
 
 
