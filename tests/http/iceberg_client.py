@@ -11,8 +11,8 @@ from starlette.applications import Starlette
 from tests.catalog.kit import memory
 from tests.http.iceberg_kit import NAMESPACE, Stores, small
 
-from lakelog.http.iceberg import IcebergPages, iceberg_routes
-from lakelog.http.iceberg_access import VendOptions
+from lakelog.http.iceberg_messages import VendOptions
+from lakelog.http.iceberg_routes import IcebergPages, iceberg_routes
 
 TABLE = f"/v1/namespaces/{NAMESPACE}/tables/orders"
 COMMENT = {

@@ -20,8 +20,8 @@ from lakelog.catalog.port import Advance, DataFileFacts, TableDefinition, TableN
 from lakelog.catalog.tables import builtin_tables
 from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.config.stores import open_metadata, open_objects
-from lakelog.http.iceberg import IcebergPages, iceberg_routes, open_iceberg
-from lakelog.http.iceberg_access import VendOptions
+from lakelog.http.iceberg_messages import VendOptions
+from lakelog.http.iceberg_routes import IcebergPages, iceberg_routes, open_iceberg
 from lakelog.http.service import serve
 from lakelog.meta.port import MetadataStore
 from lakelog.objects.port import ObjectStore

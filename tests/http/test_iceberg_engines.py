@@ -21,7 +21,7 @@ from tests.http.duck import connected
 from tests.http.iceberg_kit import NAMESPACE, Served, served
 from tests.records.table_cases import hostile_batches, rows_of
 
-from lakelog.http.iceberg_access import vend_options
+from lakelog.http.iceberg_messages import vend_options
 from lakelog.testing.s3_server import s3_server, weed_binary
 
 ORDERS = (NAMESPACE, "orders")

@@ -6,7 +6,7 @@ import pytest
 from tests.http.iceberg_client import COMMENT, TABLE, Client, over
 from tests.http.iceberg_kit import NAMESPACE, Stores, nothing
 
-from lakelog.http.iceberg_body import BODY_BYTES_MAX, DRAINED_BYTES_MAX
+from lakelog.http.iceberg_routes import BODY_BYTES_MAX, DRAINED_BYTES_MAX
 
 
 @pytest.mark.parametrize(

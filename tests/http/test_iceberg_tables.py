@@ -14,7 +14,7 @@ READING = """
 import asyncio, sys
 from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.config.stores import open_metadata, open_objects
-from lakelog.http.iceberg import iceberg_routes, open_iceberg
+from lakelog.http.iceberg_routes import iceberg_routes, open_iceberg
 
 async def asked(routes, method, path, query=b"", body=b""):
     scope = {

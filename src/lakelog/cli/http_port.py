@@ -8,14 +8,13 @@ import socket
 from starlette.routing import BaseRoute
 
 from lakelog.config.options import Options
-from lakelog.http.embedded import serve_pages
-from lakelog.http.iceberg import IcebergPages, iceberg_routes, open_iceberg
-from lakelog.http.iceberg_access import vend_options
+from lakelog.http.iceberg_messages import vend_options
+from lakelog.http.iceberg_routes import IcebergPages, iceberg_routes, open_iceberg
 from lakelog.http.pipeline import pipeline_routes
 from lakelog.http.reading import StorePlace, reading_routes
 from lakelog.http.reading_messages import public_options
+from lakelog.http.service import serve_pages, table_routes
 from lakelog.http.snapshots import snapshot_routes
-from lakelog.http.tables import table_routes
 from lakelog.http.writing import writing_routes
 from lakelog.server.node import Node, World
 from lakelog.server.pipeline_index import BrokerIndex

@@ -1,16 +1,36 @@
-"""The HTTP server inside the broker's own loop.
+"""The HTTP port of a broker: its pages, and the server inside the broker's own loop.
 
-The socket is bound early and cheaply, so that a port in use is known at start; the server itself,
-whose libraries take a while to import, follows when the Kafka port already serves.
+/healthz              the process runs and its loop turns
+/readyz               every part is fit; names the one that is not, with 503
+/metrics              Prometheus' text form, rendered off the loop
+/admin/index          a partition's offset index: ?topic=NAME&partition=N
+/admin/tables         a row for each topic's table, for `lakelog tables`
+/admin/tables/TOPIC   one table with its partitions and snapshots
+
+What else is served, other modules bring as routes. The socket is bound early and cheaply, so that a
+port in use is known at start; the server itself, whose libraries take a while to import, follows
+when the Kafka port already serves.
 """
 
 import asyncio
 import contextlib
+import math
 import socket
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import Final, TypeAlias
 
 import uvicorn
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from lakelog.clock import Clock, Tasks
+from lakelog.http.health import PATIENCE_S, Check, Health
+from lakelog.model.failures import Failure, NotFound
 
 KEEP_ALIVE_S = 30
 CONNECTIONS_MAX = 200
@@ -47,3 +67,115 @@ async def serve(app: Starlette, listening: socket.socket) -> None:
         server.should_exit = True
         await serving
         raise
+
+
+Listed: TypeAlias = Callable[[], Awaitable[list[dict[str, object]]]]
+"""A row for each table."""
+
+Described: TypeAlias = Callable[[str], Awaitable[dict[str, object]]]
+"""The table of a topic; raises NotFound."""
+
+
+def table_routes(listed: Listed, described: Described) -> list[BaseRoute]:
+    """The routes of the pages."""
+
+    async def tables(_: Request) -> Response:
+        try:
+            return JSONResponse(await listed())
+        except Failure as reason:
+            return JSONResponse({"error": str(reason)}, status_code=503)
+
+    async def table(request: Request) -> Response:
+        try:
+            return JSONResponse(await described(request.path_params["topic"]))
+        except NotFound as reason:
+            return JSONResponse({"error": str(reason)}, status_code=404)
+        except Failure as reason:
+            return JSONResponse({"error": str(reason)}, status_code=503)
+
+    return [Route("/admin/tables", tables), Route("/admin/tables/{topic}", table)]
+
+
+IndexOf: TypeAlias = Callable[[str, int], Awaitable[list[dict[str, object]]]]
+"""The index of a topic's partition, entry by entry; raises NotFound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """What the pages show."""
+
+    health: Health
+    registry: CollectorRegistry
+    index_of: IndexOf
+    renderer: Executor  # rendering thousands of series would stop the loop for 100 ms
+
+    async def healthz(self, _: Request) -> Response:
+        """Alive."""
+        return PlainTextResponse("ok\n")
+
+    async def readyz(self, _: Request) -> Response:
+        """Ready, or why not."""
+        states = self.health.states()
+        ready = all(state.ok for state in states.values())
+        body = {"ready": ready, "parts": {name: asdict(each) for name, each in states.items()}}
+        return JSONResponse(body, status_code=200 if ready else 503)
+
+    async def metrics(self, _: Request) -> Response:
+        """All counters."""
+        loop = asyncio.get_running_loop()
+        text = await loop.run_in_executor(self.renderer, generate_latest, self.registry)
+        return Response(text, media_type=CONTENT_TYPE_LATEST)
+
+    async def index(self, request: Request) -> Response:
+        """The offset index of one partition."""
+        topic = request.query_params.get("topic", "")
+        number = request.query_params.get("partition", "")
+        if not topic or not number.isascii() or not number.isdigit() or len(number) > 9:
+            return JSONResponse({"error": "needs ?topic=NAME&partition=NUMBER"}, status_code=400)
+        try:
+            entries = await self.index_of(topic, int(number))
+        except NotFound as reason:
+            return JSONResponse({"error": str(reason)}, status_code=404)
+        except Failure as reason:
+            return JSONResponse({"error": str(reason)}, status_code=503)
+        return JSONResponse({"topic": topic, "partition": int(number), "entries": entries})
+
+
+def make_app(pages: Pages, routes: Sequence[BaseRoute] = ()) -> Starlette:
+    """The application with all pages, and with these routes too."""
+    return Starlette(
+        routes=[
+            Route("/healthz", pages.healthz),
+            Route("/readyz", pages.readyz),
+            Route("/metrics", pages.metrics),
+            Route("/admin/index", pages.index),
+            *routes,
+        ]
+    )
+
+
+PATIENCES_S: Final = {"broker": 0.0, "clock": math.inf}
+"""A broker that starts or stops is not ready at once; a clock that is wrong is only told."""
+
+
+async def serve_pages(
+    listening: socket.socket,
+    *,
+    checks: Mapping[str, Check],
+    registry: CollectorRegistry,
+    index_of: IndexOf,
+    clock: Clock,
+    routes: Sequence[BaseRoute] = (),
+) -> None:
+    """Serve the pages, and these routes too, until cancelled."""
+    health = Health(clock)
+    for name, check in checks.items():
+        health.add(name, check, patience_s=PATIENCES_S.get(name, PATIENCE_S))
+    watching = Tasks()
+    watching.spawn(health.watch(), name="health")
+    with ThreadPoolExecutor(1, thread_name_prefix="lakelog-metrics") as renderer:
+        try:
+            pages = Pages(health, registry, index_of, renderer)
+            await serve(make_app(pages, routes), listening)
+        finally:
+            await watching.close()

@@ -9,8 +9,7 @@ from contextlib import closing
 import pytest
 from starlette.applications import Starlette
 
-from lakelog.http.service import serve
-from lakelog.http.tables import table_routes
+from lakelog.http.service import serve, table_routes
 from lakelog.model.failures import NotFound, Unavailable
 
 

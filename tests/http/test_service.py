@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from prometheus_client import CollectorRegistry, Counter
 
 from lakelog.clock import SystemClock
-from lakelog.http.embedded import serve_pages
+from lakelog.http.service import serve_pages
 from lakelog.model.failures import NotFound, Unavailable
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from lakelog.catalog.port import TableName
-from lakelog.http.iceberg_metadata import (
+from lakelog.http.iceberg_tables import (
     MetadataCache,
     StoredTable,
     checked,

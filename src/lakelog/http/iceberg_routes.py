@@ -14,6 +14,7 @@ Tables and namespaces come and go with topics, so that nothing here makes or dro
 reaches the port may read and send changes: a token that is sent is not looked at.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -25,38 +26,64 @@ from starlette.routing import Route
 
 from lakelog.catalog.port import TableName
 from lakelog.clock import Clock
-from lakelog.http.iceberg_access import VendOptions
-from lakelog.http.iceberg_body import read_body
-from lakelog.http.iceberg_errors import (
+from lakelog.http.iceberg_messages import (
+    CommitRequest,
     IcebergError,
+    MetricsReport,
+    VendOptions,
     bad_request,
     forbidden,
     no_namespace,
     no_table,
     of_commit,
     of_read,
+    page,
+    paging,
+    parse,
+    path_segments,
     unsupported,
 )
-from lakelog.http.iceberg_metadata import (
+from lakelog.http.iceberg_tables import (
+    IcebergLimits,
+    IcebergTables,
     commit_result,
     etag,
     load_result,
     matches,
     only_referenced,
 )
-from lakelog.http.iceberg_requests import (
-    CommitRequest,
-    MetricsReport,
-    page,
-    paging,
-    parse,
-    path_segments,
-)
-from lakelog.http.iceberg_tables import IcebergLimits, IcebergTables
 from lakelog.meta.port import MetadataStore
 from lakelog.model.failures import Failure
 from lakelog.objects.port import ObjectStore
 from lakelog.telemetry import event
+
+BODY_BYTES_MAX: Final = 1 << 20
+"""A commit from outside is a few kilobytes: columns, properties, tags."""
+
+DRAINED_BYTES_MAX: Final = 32 << 20
+"""So much of a body that is too large is read all the same: who still sends hears no answer."""
+
+BODY_S: Final = 20.0
+
+
+async def read_body(request: Request) -> bytes:
+    """The whole body; one that is too large or too slow is a 400."""
+    kept: list[bytes] = []
+    size_bytes = 0
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for part in request.stream():
+                size_bytes += len(part)
+                if size_bytes <= BODY_BYTES_MAX:
+                    kept.append(part)
+                elif size_bytes > DRAINED_BYTES_MAX:
+                    break
+    except TimeoutError as error:
+        raise bad_request(f"the body did not arrive within {BODY_S:.0f} seconds") from error
+    if size_bytes > BODY_BYTES_MAX:
+        raise bad_request(f"the body is larger than {BODY_BYTES_MAX} bytes")
+    return b"".join(kept)
+
 
 PATH: Final = "/iceberg"
 """Where the catalog is below the HTTP port."""

@@ -5,7 +5,7 @@ from tests.catalog.kit import Fault
 from tests.http.iceberg_client import COMMENT, TABLE, Client, over
 from tests.http.iceberg_kit import NAMESPACE, Stores, nothing, plain_batches
 
-from lakelog.http.iceberg_access import VendOptions
+from lakelog.http.iceberg_messages import VendOptions
 
 
 async def many(stores: Stores) -> None:
