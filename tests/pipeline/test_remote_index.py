@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 from tests.broker.whole import Stores, whole_broker
-from tests.pipeline.http_stage import (
+from tests.http.stub_server import (
     NOBODY,
     QUICK,
     SWAP,
@@ -24,11 +24,12 @@ from lakelog.compaction.ports import StreamRange
 from lakelog.compaction.views import StreamView
 from lakelog.http import pipeline as pipeline_pages
 from lakelog.http import pipeline_messages as messages
+from lakelog.http.client import brokers_at
 from lakelog.http.pipeline_messages import FailureAnswer
 from lakelog.model.failures import NotFound, OutcomeUnknown, Refused, Unavailable
 from lakelog.model.ids import BrokerId
 from lakelog.pipeline import remote_index as remote_module
-from lakelog.pipeline.remote_index import RemoteIndex, brokers_at
+from lakelog.pipeline.remote_index import RemoteIndex
 from lakelog.topics.pipeline_access import pipeline_token
 from lakelog.topics.routing import Node
 
@@ -42,7 +43,7 @@ def test_a_broker_that_is_down_is_followed_by_the_next() -> None:
             find = brokers_at(f"http://{NOBODY}", f"http://{address}/")
             index = RemoteIndex(find, token, stores.clock)
             assert [topic.name for topic in await index.topics()] == ["t"]
-            assert index._brokers == [address, NOBODY]
+            assert index._client._brokers == [address, NOBODY]
             outcome = await index.swap(SWAP)
             assert not outcome.accepted
             await index.close()

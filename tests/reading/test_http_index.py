@@ -9,12 +9,12 @@ import msgspec
 import numpy as np
 import pytest
 from tests.broker.whole import Stores, whole_broker
+from tests.http.stub_server import NOBODY, answering, hang_up, server
 from tests.http.test_reading import served
-from tests.pipeline.http_stage import NOBODY, answering, hang_up, server
 from tests.server.index_stage import filled, made, swapped
 
 from lakelog.http import reading
-from lakelog.http.asker import AskLimits
+from lakelog.http.client import CallLimits
 from lakelog.http.pipeline_messages import FailureAnswer
 from lakelog.http.reading_messages import Entries, EntriesAnswer, StoreAnswer
 from lakelog.model.failures import Refused, Unavailable
@@ -23,7 +23,7 @@ from lakelog.reading.plan import Bounds, PinnedRange
 from lakelog.server.pipeline_index import BrokerIndex
 from lakelog.server.read_index import ReadIndex
 
-QUICK = AskLimits(connect_s=1.0, answer_s=0.5)
+QUICK = CallLimits(connect_s=1.0, answer_s=0.5)
 STORE = msgspec.msgpack.encode(StoreAnswer("c", "s3://b", {}))
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 import pytest
+from tests.http.stub_server import answering, server
 from tests.log.segments import fill, segmented
 from tests.log.tables import tabled
 from tests.log.world import World, batch, run
-from tests.pipeline.http_stage import answering, server
 from tests.reading.stage import ALL, StageIndex, consumed, listed, staged
 
 from lakelog.http.reading_messages import StoreAnswer

@@ -12,10 +12,11 @@ from lakelog.compaction.history_upkeep import HistoryReport, HistoryUpkeep, Hist
 from lakelog.compaction.inline import InlineEngine
 from lakelog.compaction.rounds import Pipeline
 from lakelog.config.stores import open_metadata, open_objects
+from lakelog.http.client import brokers_at
 from lakelog.meta import keys
 from lakelog.meta.port import MetadataStore
 from lakelog.objects.port import ObjectStore
-from lakelog.pipeline.remote_index import RemoteIndex, brokers_at
+from lakelog.pipeline.remote_index import RemoteIndex
 from lakelog.topics.pipeline_access import pipeline_token
 
 FRESH = {"lakelog_table_freshness_ms": "0"}

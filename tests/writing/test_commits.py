@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.broker.whole import Stores, whole_broker
+from tests.http.stub_server import NOBODY, answering, server
 from tests.http.test_writing import write_port
 from tests.log.placing import made as sealed
 from tests.log.placing import put
 from tests.log.world import batch
-from tests.pipeline.http_stage import NOBODY, answering, server
 from tests.reading.running import running_broker
 from tests.server.index_stage import made
 from tests.server.test_write_index import commit_bytes, head
@@ -22,7 +22,7 @@ from lakelog.broker.broker import Broker
 from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.config.stores import open_objects
 from lakelog.domain.events import encode_event
-from lakelog.http.asker import AskLimits
+from lakelog.http.client import CallLimits
 from lakelog.http.pipeline_messages import FailureAnswer
 from lakelog.log.writes import WrittenDomain as Answered
 from lakelog.model.failures import Failure, OutcomeUnknown, Refused, Unavailable
@@ -40,7 +40,7 @@ from lakelog.writing.commits import (
     WrittenDomain,
 )
 
-QUICK = AskLimits(connect_s=1.0, answer_s=5.0)
+QUICK = CallLimits(connect_s=1.0, answer_s=5.0)
 
 
 @asynccontextmanager

@@ -38,12 +38,13 @@ from lakelog.compaction.sweep import FileSweeper, SweepOptions
 from lakelog.compaction.table_retention import RetentionOptions, TableRetention
 from lakelog.config.options import Options
 from lakelog.config.stores import open_metadata, open_objects
+from lakelog.http.client import brokers_at
 from lakelog.meta import keys
 from lakelog.meta.port import MetadataStore
 from lakelog.model.failures import Corrupt, Failure, Refused, Unavailable
 from lakelog.objects.port import ObjectStore
 from lakelog.pipeline.options import SparkOptions, check_reach
-from lakelog.pipeline.remote_index import RemoteIndex, brokers_at
+from lakelog.pipeline.remote_index import RemoteIndex
 from lakelog.pipeline.spark_cleaning import SparkScanner
 from lakelog.pipeline.spark_engine import SparkEngine
 from lakelog.pipeline.totals import Totals

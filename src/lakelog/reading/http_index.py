@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import islice
 
 from lakelog.http import reading_messages as messages
-from lakelog.http.asker import Asker, AskLimits
+from lakelog.http.client import BrokerClient, CallLimits, known_brokers
 from lakelog.http.reading_messages import (
     NAMES_PER_QUESTION,
     PATH,
@@ -26,16 +26,16 @@ from lakelog.reading.rows import Located
 class HttpIndex:
     """The index through whichever of these brokers (host:port) answers."""
 
-    def __init__(self, brokers: Sequence[str], limits: AskLimits | None = None) -> None:
-        self._asker = Asker(brokers, PATH, serves="readers", limits=limits)
+    def __init__(self, brokers: Sequence[str], limits: CallLimits | None = None) -> None:
+        self._client = BrokerClient(known_brokers(brokers), PATH, serves="readers", limits=limits)
 
     async def close(self) -> None:
         """End the connections and threads."""
-        await self._asker.close()
+        await self._client.close()
 
     async def store(self) -> StorePlace:
         """Where the objects are."""
-        found = await self._asker.asked("store", None, messages.StoreAnswer)
+        found = await self._client.ask("store", None, messages.StoreAnswer)
         return StorePlace(found.cluster_id, found.url, found.options)
 
     async def topics(self, names: Sequence[str] | None) -> Sequence[TopicStreams]:
@@ -47,7 +47,7 @@ class HttpIndex:
         found: list[TopicStreams] = []
         for some in parts:
             question = messages.TopicsQuestion(some)
-            answer = await self._asker.asked("topics", question, messages.TopicsAnswer)
+            answer = await self._client.ask("topics", question, messages.TopicsAnswer)
             found += (TopicStreams(name, one, tuple(ids)) for name, one, ids in answer.topics)
         return found
 
@@ -57,7 +57,7 @@ class HttpIndex:
         for at in range(0, len(streams), STREAMS_PER_QUESTION):
             some = list(streams[at : at + STREAMS_PER_QUESTION])
             question = messages.BoundsQuestion(some)
-            answer = await self._asker.asked("bounds", question, messages.BoundsAnswer)
+            answer = await self._client.ask("bounds", question, messages.BoundsAnswer)
             _check(len(answer.bounds) == len(some), "bounds")
             pairs = zip(some, answer.bounds, strict=True)
             found |= {stream: Bounds(*one) for stream, one in pairs if one is not None}
@@ -69,7 +69,7 @@ class HttpIndex:
         left = iter(times_ms.items())
         while some := dict(islice(left, TIMES_PER_QUESTION)):
             question = messages.TimesQuestion(some)
-            answer = await self._asker.asked("times", question, messages.TimesAnswer)
+            answer = await self._client.ask("times", question, messages.TimesAnswer)
             _check(answer.offsets.keys() <= some.keys(), "times")
             found |= answer.offsets
         return found
@@ -97,7 +97,7 @@ class HttpIndex:
 
     async def _entries(self, ranges: Sequence[PinnedRange]) -> list[Located | None]:
         question = messages.EntriesQuestion([(one.stream, one.start, one.end) for one in ranges])
-        answer = await self._asker.asked("entries", question, messages.EntriesAnswer)
+        answer = await self._client.ask("entries", question, messages.EntriesAnswer)
         _check(0 < len(answer.ranges) <= len(ranges), "entries")
         return [None if one is None else located(one) for one in answer.ranges]
 

@@ -7,9 +7,10 @@ believed.
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol, TypeVar
+from typing import Final
 
 from lakelog.catalog.snapshot_page import Page, SnapshotFact, decode_page
+from lakelog.http.client import BrokerClient
 from lakelog.http.snapshot_messages import (
     GROUP,
     PAGES_PER_QUESTION,
@@ -22,7 +23,7 @@ from lakelog.http.snapshot_messages import (
     SnapshotsAnswer,
     SnapshotsQuestion,
 )
-from lakelog.model.failures import OutcomeUnknown, Unavailable
+from lakelog.model.failures import Unavailable
 from lakelog.tables.values import (
     NoTable,
     NothingCommitted,
@@ -34,27 +35,18 @@ from lakelog.tables.values import (
 PARTITIONS_MAX: Final = 1 << 20
 TOPIC_ID_BYTES: Final = 16
 
-AnswerT = TypeVar("AnswerT")
-
-
-class Asks(Protocol):
-    """Who asks brokers, as `lakelog.http.asker.Asker` does."""
-
-    async def asked(self, name: str, question: object, kind: type[AnswerT]) -> AnswerT:
-        """The answer of one of them."""
-
 
 class SnapshotClient:
     """Snapshots and groups of a running cluster, through whichever of these brokers answers."""
 
-    def __init__(self, asker: Asks, brokers: Sequence[str]) -> None:
+    def __init__(self, client: BrokerClient, brokers: Sequence[str]) -> None:
         self.brokers = tuple(brokers)
         """Whom to ask for more."""
-        self._asker = asker
+        self.client = client
 
     async def found(self, topic: str) -> "Found":
         """The newest snapshots of a topic's table; raises `UnknownTopic` and `NoTable`."""
-        answer = await self.asked(SNAPSHOTS, SnapshotsQuestion(topic), SnapshotsAnswer)
+        answer = await self.client.ask(SNAPSHOTS, SnapshotsQuestion(topic), SnapshotsAnswer)
         _check_there(answer.missing, topic)
         _check_topic(answer.topic_id, answer.partition_count)
         return Found(self, topic, answer)
@@ -64,19 +56,12 @@ class SnapshotClient:
 
         Raises `UnknownTopic`, `UnknownGroup` and `NothingCommitted`.
         """
-        answer = await self.asked(GROUP, GroupQuestion(group, topic), GroupAnswer)
+        answer = await self.client.ask(GROUP, GroupQuestion(group, topic), GroupAnswer)
         _check_there(answer.missing, topic, group)
         _check_topic(answer.topic_id, answer.partition_count)
         if any(partition < 0 or offset < 0 for partition, offset in answer.offsets.items()):
             raise Unavailable("the answer about a group makes no sense")
         return answer
-
-    async def asked(self, name: str, question: object, kind: type[AnswerT]) -> AnswerT:
-        """A broker's answer; raises `Unavailable` and `Refused`."""
-        try:
-            return await self._asker.asked(name, question, kind)
-        except OutcomeUnknown as error:  # nothing is changed by a question
-            raise Unavailable(str(error)) from error
 
 
 class Found:
@@ -128,7 +113,7 @@ class Found:
     async def _ask(self) -> None:
         start = max(self._first, self._end - self._pages_next)
         question = PagesQuestion(self._topic_id, list(range(self._end - 1, start - 1, -1)))
-        pages = (await self._client.asked(SNAPSHOT_PAGES, question, PagesAnswer)).pages
+        pages = (await self._client.client.ask(SNAPSHOT_PAGES, question, PagesAnswer)).pages
         if not 0 < len(pages) <= self._end - start:
             raise Unavailable("the answer about pages is not about those asked for")
         self._pages += [decode_page(page) for page in pages if page is not None]

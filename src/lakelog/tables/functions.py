@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from lakelog.catalog.snapshot_page import SnapshotFact
 from lakelog.config.connection import CONFIG, SERVER, parse_connection
-from lakelog.http.asker import Asker
+from lakelog.http.client import BrokerClient, known_brokers
 from lakelog.http.reading_messages import PATH
 from lakelog.model.failures import Unavailable
 from lakelog.reading.batches import elsewhere
@@ -214,10 +214,10 @@ def _asked(
     async def run() -> ResultT:
         environment = os.environ  # noqa: TID251 - a user's process has no other root
         brokers = (await reach(connection, environment)).brokers
-        asker = Asker(brokers, PATH, serves="readers")
+        brokers_client = BrokerClient(known_brokers(brokers), PATH, serves="readers")
         try:
-            return await work(SnapshotClient(asker, brokers))
+            return await work(SnapshotClient(brokers_client, brokers))
         finally:
-            await asker.close()
+            await brokers_client.close()
 
     return elsewhere(run())

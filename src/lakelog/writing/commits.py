@@ -15,7 +15,7 @@ from typing import Final
 from lakelog.clock import Clock, SystemClock
 from lakelog.domain.write_event import APPLICATION_BYTES_MAX, VERSION_END
 from lakelog.http import writing_messages as messages
-from lakelog.http.asker import Asker, AskLimits
+from lakelog.http.client import BrokerClient, CallLimits, Repeat, known_brokers
 from lakelog.http.writing_messages import NAMES_PER_QUESTION, PATH, QUESTION_BYTES_MAX
 from lakelog.meta.port import RECORD_BYTES_MAX
 from lakelog.model.failures import OutcomeUnknown, Refused, Unavailable
@@ -113,28 +113,28 @@ class WriteClient:
     def __init__(
         self,
         brokers: Sequence[str],
-        limits: AskLimits | None = None,
+        limits: CallLimits | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._asker = Asker(brokers, PATH, serves="writers", limits=limits)
+        self._client = BrokerClient(known_brokers(brokers), PATH, serves="writers", limits=limits)
         self._clock = clock or SystemClock()
 
     async def close(self) -> None:
         """End the connections and threads."""
-        await self._asker.close()
+        await self._client.close()
 
     async def targets(self, names: Sequence[str]) -> dict[str, WriteTarget]:
         """Those of these topics that exist, by name; raises `Unavailable`."""
         found: dict[str, WriteTarget] = {}
         for at in range(0, len(names), NAMES_PER_QUESTION):
             question = messages.TargetsQuestion(list(names[at : at + NAMES_PER_QUESTION]))
-            answer = await self._asker.asked("targets", question, messages.TargetsAnswer)
+            answer = await self._client.ask("targets", question, messages.TargetsAnswer)
             found |= {one.topic: _target(one) for one in answer.targets}
         return found
 
     async def place(self) -> WritePlace:
         """Where objects are put now; raises `Unavailable`."""
-        found = await self._asker.asked("place", None, messages.PlaceAnswer)
+        found = await self._client.ask("place", None, messages.PlaceAnswer)
         return WritePlace(
             found.cluster_id,
             found.url,
@@ -173,7 +173,9 @@ class WriteClient:
         is_unknown = False
         while True:
             try:
-                answer = await self._asker.asked_for("commit", question, messages.CommitAnswer)
+                answer = await self._client.ask(
+                    "commit", question, messages.CommitAnswer, repeat=Repeat.IDEMPOTENT
+                )
             except (Unavailable, OutcomeUnknown) as reason:
                 is_unknown = is_unknown or isinstance(reason, OutcomeUnknown)
                 if self._clock.monotonic_s() + pause_s >= deadline_s:

@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
-from tests.pipeline.http_stage import NOBODY, answering, hang_up, server
+from tests.http.stub_server import NOBODY, answering, hang_up, server
 
-from lakelog.http.asker import Asker, AskLimits
+from lakelog.http.client import BrokerClient, CallLimits, Repeat, known_brokers
 from lakelog.http.pipeline_messages import FailureAnswer
 from lakelog.model.failures import OutcomeUnknown, Refused, Unavailable
 
-QUICK = AskLimits(connect_s=1.0, answer_s=0.5)
+QUICK = CallLimits(connect_s=1.0, answer_s=0.5)
 
 
 def told(failure: str) -> bytes:
@@ -20,12 +20,12 @@ def told(failure: str) -> bytes:
 
 
 @asynccontextmanager
-async def asker_at(*brokers: str, limits: AskLimits = QUICK) -> AsyncIterator[Asker]:
-    asker = Asker(brokers, "/x/", serves="tests", limits=limits)
+async def client_at(*brokers: str, limits: CallLimits = QUICK) -> AsyncIterator[BrokerClient]:
+    client = BrokerClient(known_brokers(brokers), "/x/", serves="tests", limits=limits)
     try:
-        yield asker
+        yield client
     finally:
-        await asker.close()
+        await client.close()
 
 
 def run(scenario: Callable[[], Awaitable[None]]) -> None:
@@ -46,16 +46,16 @@ def test_unavailable_is_said_only_where_nobody_can_have_done_anything() -> None:
             server(hang_up) as rude,
         ):
             for brokers in ([NOBODY], [busy], [NOBODY, busy, NOBODY]):
-                async with asker_at(*brokers) as asker:
+                async with client_at(*brokers) as client:
                     with pytest.raises(Unavailable, match="no broker answers"):
-                        await asker.asked_for("it", {}, int)
+                        await client.ask("it", {}, int, repeat=Repeat.IDEMPOTENT)
             for doubtful in (unsure, broken, mad, rude):
                 for brokers in ([doubtful], [doubtful, busy], [NOBODY, doubtful, NOBODY]):
-                    async with asker_at(*brokers) as asker:
+                    async with client_at(*brokers) as client:
                         with pytest.raises(OutcomeUnknown):
-                            await asker.asked_for("it", {}, int)
+                            await client.ask("it", {}, int, repeat=Repeat.IDEMPOTENT)
                         with pytest.raises(Unavailable):
-                            await asker.asked("it", {}, int)
+                            await client.ask("it", {}, int)
 
     run(scenario)
 
@@ -68,26 +68,26 @@ def test_a_refusal_is_final_and_a_stranger_is_named() -> None:
             server(answering(404, b"Not Found")) as stranger,
             server(answering(200, seven)) as good,
         ):
-            async with asker_at(refusing, good) as asker:
+            async with client_at(refusing, good) as client:
                 with pytest.raises(Refused, match="why"):
-                    await asker.asked_for("it", {}, int)
-            async with asker_at(stranger) as asker:
+                    await client.ask("it", {}, int, repeat=Repeat.IDEMPOTENT)
+            async with client_at(stranger) as client:
                 with pytest.raises(Refused, match=f"{stranger} is not .* that serves tests"):
-                    await asker.asked("it", {}, int)
-            async with asker_at(NOBODY, good, refusing) as asker:
-                assert [await asker.asked("it", {}, int) for _ in range(3)] == [7] * 3
+                    await client.ask("it", {}, int)
+            async with client_at(NOBODY, good, refusing) as client:
+                assert [await client.ask("it", {}, int) for _ in range(3)] == [7] * 3
 
     run(scenario)
 
 
 def test_an_answer_has_a_limit() -> None:
     async def scenario() -> None:
-        limits = AskLimits(connect_s=1.0, answer_s=0.5, answer_bytes_max=10)
+        limits = CallLimits(connect_s=1.0, answer_s=0.5, answer_bytes_max=10)
         async with (
             server(answering(200, bytes(11))) as endless,
-            asker_at(endless, limits=limits) as asker,
+            client_at(endless, limits=limits) as client,
         ):
             with pytest.raises(Unavailable, match="more than 10 bytes"):
-                await asker.asked("it", {}, int)
+                await client.ask("it", {}, int)
 
     run(scenario)

@@ -4,11 +4,11 @@ import asyncio
 
 import msgspec
 import pytest
-from tests.pipeline.http_stage import SWAP, answering, hang_up, index_at, question, run, server
+from tests.http.stub_server import SWAP, answering, hang_up, index_at, question, run, server
 
 from lakelog.http import pipeline_messages as messages
+from lakelog.http.client import CallLimits
 from lakelog.model.failures import OutcomeUnknown, Unavailable
-from lakelog.pipeline.http_calls import CallLimits
 
 
 def test_a_broker_that_says_nothing_is_not_waited_for_for_ever() -> None:

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 
 from lakelog.clock import SystemClock
 from lakelog.domain.events import Swap
-from lakelog.pipeline.http_calls import CallLimits
-from lakelog.pipeline.remote_index import RemoteIndex, brokers_at
+from lakelog.http.client import CallLimits, brokers_at
+from lakelog.pipeline.remote_index import RemoteIndex
 from lakelog.streams.objects import FileKind, FileName
 
 SWAP = Swap(1, 0, 2, FileName(FileKind.PARQUET, "compaction/v1/a"), 9, 9, (bytes(8),))
