@@ -131,7 +131,7 @@ def test_nobody_younger_than_the_horizon_goes_even_when_the_table_is_full() -> N
 
 def founded_at_level_1(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "lakelog.domain.replica.Genesis",
+        "lakelog.domain.start.Genesis",
         lambda cluster, domain, _level: Genesis(cluster, domain, 1),
     )
     monkeypatch.setattr(state_module, "PRODUCERS_MAX_BEFORE", 5)

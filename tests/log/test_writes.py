@@ -247,7 +247,7 @@ async def old_broker(world: World, name: str) -> None:
 
 def founded_at_level_1(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "lakelog.domain.replica.Genesis",
+        "lakelog.domain.start.Genesis",
         lambda cluster, domain, _level: Genesis(cluster, domain, 1),
     )
 

@@ -9,7 +9,7 @@ from lakelog.compaction.ports import StreamRange
 from lakelog.compaction.shop import Shop
 from lakelog.compaction.views import DataFile
 from lakelog.compaction.waits import reading
-from lakelog.log.table_end import read_end
+from lakelog.log.parquet_source import read_end
 from lakelog.objects.port import ObjectStore
 from lakelog.records.table_facts import TableFileOrigin
 from lakelog.records.table_file import TableFile

@@ -24,7 +24,7 @@ from lakelog.clock import Clock, agreed_now_ms
 from lakelog.compaction.ports import LogIndex, StreamRange, TopicView
 from lakelog.compaction.waits import reading, writing
 from lakelog.log.options import CLOCK_HINT
-from lakelog.log.table_end import read_end
+from lakelog.log.parquet_source import read_end
 from lakelog.model.failures import Failure
 from lakelog.objects.port import ObjectStore
 from lakelog.records.table_file import TableFile

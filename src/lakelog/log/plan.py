@@ -1,12 +1,12 @@
-"""Which bytes of which objects answer a read. Pure.
+"""Which bytes of which objects answer a read, and the port to objects of each kind. Pure.
 
 A plan names pieces, in the order of the request, until the budget is filled; whole batches are
 cut from them when their bytes are there. One budget serves the whole request, and the very first
 batch is returned even when it is larger than every limit (row 3), so that no reader gets stuck.
 """
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -48,6 +48,53 @@ class StreamPlan(Struct, frozen=True, gc=False):
     pieces: tuple[Piece, ...]
     log_start: int
     head: int
+
+
+class PieceSource(Protocol):
+    """The objects of one kind, WAL objects, segments or data files, as a read sees them.
+
+    A piece that a plan names is an index entry. Of a large file only parts are read: they are
+    pieces of their own, and all that is read of an object of the other kind is the entry itself.
+    """
+
+    has_parts: bool
+    """Whether an entry is cut into parts."""
+    is_ranged: bool
+    """Whether pieces are read as byte ranges, those of an object together; else one by one."""
+
+    def cached(self, piece: Piece) -> Run | None:
+        """The batches of a piece that is no large file, if they are in memory."""
+
+    def knows(self, piece: Piece) -> bool:
+        """Whether `parts` answers without a read."""
+
+    def known_parts(self, piece: Piece, *, offset: int) -> Iterable[Piece] | None:
+        """The parts of an entry from an offset on, or None where only a read can tell."""
+
+    async def parts(self, piece: Piece, *, offset: int) -> Iterable[Piece]:
+        """The same, after a read if need be; raises `NotFound` and `Corrupt`."""
+
+    async def open(self, plans: Sequence[StreamPlan]) -> None:
+        """Get to know the parts of what these plans name; what fails is left to who serves it."""
+
+    async def admit(self, plans: Sequence[StreamPlan]) -> set[int]:
+        """Bring in what these plans, all of which begin here, begin with; who has to wait."""
+
+    async def load(self, name: ObjectName, pieces: Sequence[Piece]) -> None:
+        """Bring these pieces of one object into memory."""
+
+    async def run(self, piece: Piece) -> Run:
+        """The batches of a piece that is no large file."""
+
+    def spend(self, piece: Piece, run: Run) -> None:
+        """Somebody read this piece to its end: it may go, but others may come for it yet."""
+
+    def room_bytes(self) -> int:
+        """What can be brought in without pushing out what somebody has not read to its end."""
+
+    @property
+    def read_bytes_max(self) -> int:
+        """How much one request may bring in: more would push out its own beginning."""
 
 
 def plan_stream(state: DomainState, wanted: Wanted, *, ahead_bytes: int = 0) -> StreamPlan:

@@ -7,31 +7,25 @@ damaged object is an alarm, never skipped and never taken for the end of the dat
 
 import asyncio
 import logging
-from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 from lakelog.clock import Clock
 from lakelog.domain.replica import Replica
-from lakelog.log.cache import CachedObject, Run, RunCache, TailCache, run_of
+from lakelog.log.cache import Run, TailCache
 from lakelog.log.options import LogOptions
-from lakelog.log.plan import Cut, Piece, StreamPlan, coalesce, plan_stream
-from lakelog.log.segment_read import SegmentReader, is_segment
-from lakelog.log.table_read import TableReader, is_table
+from lakelog.log.parquet_source import ParquetSource
+from lakelog.log.plan import Cut, Piece, PieceSource, StreamPlan, plan_stream
+from lakelog.log.segment_source import SegmentSource
 from lakelog.log.values import Fetched, ReadStatus, Wanted
-from lakelog.model.failures import Corrupt, NotFound, Unavailable
-from lakelog.model.ids import DomainId, WalId
-from lakelog.model.ranges import ByteRange
+from lakelog.log.wal_source import ObjectReads, WalSource
+from lakelog.model.failures import Corrupt, NotFound
 from lakelog.objects.port import ObjectStore
-from lakelog.streams.objects import FileName, ObjectName, WalName
+from lakelog.streams.objects import FileKind, ObjectName
 from lakelog.telemetry import Metrics, event
-from lakelog.wal.ids import object_key, wal_id_time_ms
-from lakelog.wal.layout import decode
-from lakelog.wal.runs import PREFIX, verify_run
 
 _log = logging.getLogger("lakelog.log")
-_WHOLE_OBJECT_AGE_MS = 60_000
-"""A fresh object is read whole: other streams' consumers will want their part of it soon."""
 
 
 class Reader:
@@ -48,16 +42,16 @@ class Reader:
         metrics: Metrics,
     ) -> None:
         self._replica = replica
-        self._objects = objects
         self._clock = clock
         self._options = options
-        self._tail = tail
-        self._runs: RunCache = RunCache(options.read_cache_bytes)
-        self._metrics = metrics
-        self._tables = TableReader(objects, options, metrics)
-        self._segments = SegmentReader(objects, options, metrics)
-        self._loading: dict[tuple[ObjectName, int], asyncio.Future[None]] = {}
-        self._reads = asyncio.Semaphore(options.reads_max)
+        reads = ObjectReads(objects, options, metrics)
+        domain = replica.identity.domain
+        self._tables = ParquetSource(objects, options, metrics)
+        self._sources: dict[FileKind, PieceSource] = {
+            FileKind.WAL: WalSource(reads, clock, domain=domain, options=options, tail=tail),
+            FileKind.SEGMENT: SegmentSource(reads, options, metrics),
+            FileKind.PARQUET: self._tables,
+        }
 
     def on_rebuild(self, listener: Callable[[], None]) -> None:
         """Call it whenever rows of a data file become batches."""
@@ -68,14 +62,14 @@ class Reader:
     ) -> list[Fetched]:
         """What the streams hold from the offsets on, within one budget (row 3)."""
         plans = [plan_stream(self._replica.state, one) for one in wanted]
-        await self._segments.open(plans)
+        for source in self._sources.values():
+            await source.open(plans)
         missing, later = self._missing(plans, bytes_max=bytes_max)
         if missing:
             await asyncio.gather(*self._loads(missing), return_exceptions=True)
+            # The index may have changed meanwhile: a file has taken the place of entries.
             plans = [plan_stream(self._replica.state, one) for one in wanted]
-        cold = [plan for plan in plans if plan.pieces and is_table(plan.pieces[0].name)]
-        if cold:
-            later |= await self._tables.admit(cold)
+        later |= await self._admit(plans)
         fetched = []
         left = bytes_max
         must = at_least_one
@@ -90,28 +84,42 @@ class Reader:
             fetched.append(got)
         return fetched
 
+    def has_parts(self, piece: Piece) -> bool:
+        """Whether a piece is an entry that is read part by part."""
+        return self._source(piece).has_parts
+
     async def parts(self, piece: Piece, *, offset: int) -> Iterable[Piece]:
         """The piece, or of a file the parts that hold the offset and those after it."""
-        files = self._files(piece)
-        return (piece,) if files is None else await files.parts(piece, offset=offset)
+        return await self._source(piece).parts(piece, offset=offset)
 
     async def bring(self, pieces: Sequence[Piece]) -> None:
         """Read parts of a segment with one request; one that fails is left to who asks for it."""
-        missing = [one for one in pieces if is_segment(one.name) and self._cached(one) is None]
+        missing = [one for one in pieces if self.has_parts(one) and self._is_missing(one)]
         if missing:
             await asyncio.gather(*self._loads(missing), return_exceptions=True)
 
     async def run(self, piece: Piece) -> Run:
         """All batches of one piece, which is no file but may be a part of one."""
-        if is_table(piece.name):
-            return await self._tables.run(piece)
-        cached = self._cached(piece)
-        if cached is None:
-            await self._load([piece])
-            cached = self._cached(piece)
-        if cached is None:
-            raise Unavailable("a read was pushed out of memory; raise log.read_cache_bytes")
-        return cached
+        return await self._source(piece).run(piece)
+
+    def _source(self, piece: Piece) -> PieceSource:
+        return self._sources[piece.name.kind]
+
+    def _is_missing(self, piece: Piece) -> bool:
+        """Whether the piece is to be read as a byte range, and is not in memory."""
+        source = self._source(piece)
+        return source.is_ranged and source.cached(piece) is None
+
+    async def _admit(self, plans: Sequence[StreamPlan]) -> set[int]:
+        """Let each source bring in what it reads one by one; the streams that have to wait."""
+        by_source: dict[FileKind, list[StreamPlan]] = {}
+        for plan in plans:
+            if plan.pieces:
+                by_source.setdefault(plan.pieces[0].name.kind, []).append(plan)
+        later: set[int] = set()
+        for kind, some in by_source.items():
+            later |= await self._sources[kind].admit(some)
+        return later
 
     def _missing(
         self, plans: Sequence[StreamPlan], *, bytes_max: int
@@ -123,25 +131,34 @@ class Reader:
         """
         missing: list[Piece] = []
         later: set[int] = set()
-        room, is_served = self._segments.room_bytes(), False
+        rooms: dict[FileKind, int] = {}
+        served: set[FileKind] = set()
         for plan in plans:
             if not plan.pieces:
                 continue
-            if is_table(plan.pieces[0].name):
+            if not self._source(plan.pieces[0]).is_ranged:
                 bytes_max -= plan.wanted.bytes_max
                 continue
-            runs = self._segments.spread(plan)
-            if runs and self._cached(runs[0]) is None:
+            parts = self._spread(plan, bytes_max=plan.wanted.bytes_max)
+            if parts and self._is_missing(parts[0]):
                 ahead = self._ahead(plan.wanted)
-                cold_bytes = sum(one.byte_length for one in ahead if is_segment(one.name))
-                if is_served and cold_bytes > max(0, room):
+                cold_bytes: dict[FileKind, int] = defaultdict(int)
+                for piece in ahead:
+                    cold_bytes[piece.name.kind] += piece.byte_length
+                for kind in cold_bytes.keys() - rooms.keys():
+                    rooms[kind] = self._sources[kind].room_bytes()
+                # One stream at least is read of each kind, however much memory others hold.
+                if any(
+                    kind in served and size > max(0, rooms[kind])
+                    for kind, size in cold_bytes.items()
+                ):
                     later.add(plan.wanted.stream)
                     continue
-                room -= cold_bytes
+                for kind, size in cold_bytes.items():
+                    rooms[kind] -= size
                 missing += ahead
-            # One segment at least is read, however much memory others hold.
-            is_served = is_served or any(is_segment(one.name) for one in runs)
-            bytes_max -= sum(piece.byte_length for piece in runs)
+            served |= {piece.name.kind for piece in parts}
+            bytes_max -= sum(piece.byte_length for piece in parts)
             if bytes_max <= 0:
                 break
         return missing, later
@@ -150,8 +167,25 @@ class Reader:
         """What is wanted and some more: whoever reads the past reads on."""
         ahead_bytes = self._options.read_ahead_bytes
         plan = plan_stream(self._replica.state, wanted, ahead_bytes=ahead_bytes)
-        pieces = self._segments.spread(plan, ahead_bytes=ahead_bytes)
-        return [one for one in pieces if not is_table(one.name) and self._cached(one) is None]
+        pieces = self._spread(plan, bytes_max=wanted.bytes_max + ahead_bytes)
+        return [piece for piece in pieces if self._is_missing(piece)]
+
+    def _spread(self, plan: StreamPlan, *, bytes_max: int) -> Sequence[Piece]:
+        """The plan's pieces with files by their parts, as far as those are known."""
+        sources = [self._source(piece) for piece in plan.pieces]
+        bytes_max = min([bytes_max, *(source.read_bytes_max for source in sources)])
+        spread: list[Piece] = []
+        size = 0
+        for piece, source in zip(plan.pieces, sources, strict=True):
+            parts = source.known_parts(piece, offset=plan.wanted.offset)
+            if parts is None:
+                break
+            for part in parts:
+                spread.append(part)
+                size += part.byte_length
+                if size >= bytes_max:
+                    return spread
+        return spread
 
     async def _read_stream(
         self, plan: StreamPlan, *, bytes_max: int, at_least_one: bool
@@ -173,9 +207,8 @@ class Reader:
     async def _serve(self, plan: StreamPlan, *, bytes_max: int, at_least_one: bool) -> Fetched:
         cut = Cut(plan.wanted.offset, bytes_max=bytes_max, at_least_one=at_least_one)
         for piece in plan.pieces:
-            files = self._files(piece)
-            if files is not None and cut.size_bytes and not files.knows(piece):
-                break
+            if cut.size_bytes and not self._source(piece).knows(piece):
+                break  # what is in memory goes out now; the file is opened by the next request
             parts = await self.parts(piece, offset=plan.wanted.offset)
             if not await self._take(cut, parts):
                 break
@@ -184,101 +217,24 @@ class Reader:
     async def _take(self, cut: Cut, pieces: Iterable[Piece]) -> bool:
         """Cut batches from these pieces; whether there is room for those of more."""
         for piece in pieces:
-            run = self._cached(piece)
+            source = self._source(piece)
+            run = source.cached(piece)
             if run is None:
                 if cut.size_bytes:
                     return False  # what is in memory goes out now; the rest with the next request
-                run = await self.run(piece)
+                run = await source.run(piece)
             cut.take(run, piece.start)
             if cut.full:
                 return False
-            files = self._files(piece)
-            if files is not None:
-                files.spend(piece, run)
+            source.spend(piece, run)
         return True
 
-    def _files(self, piece: Piece) -> TableReader | SegmentReader | None:
-        """Who reads the file that a piece lies in; None for a WAL object."""
-        if isinstance(piece.name, WalName):
-            return None
-        return self._segments if is_segment(piece.name) else self._tables
-
-    def _cached(self, piece: Piece) -> Run | None:
-        if not isinstance(piece.name, WalName):
-            files = self._segments if is_segment(piece.name) else self._tables
-            return files.cached(piece)
-        whole = self._tail.get(piece.name.wal_id)
-        if whole is not None:
-            return whole.run(piece.byte_start, piece.byte_length)
-        return self._runs.get((piece.name, piece.byte_start))
-
-    async def _load(self, pieces: Sequence[Piece]) -> None:
-        """Bring these pieces into the caches, each object once, whoever asks meanwhile."""
-        await asyncio.gather(*self._loads(pieces))
-
     def _loads(self, pieces: Sequence[Piece]) -> list[Coroutine[Any, Any, None]]:
+        """Reads that bring these pieces into memory, one for each object."""
         by_object: dict[ObjectName, dict[int, Piece]] = {}
         for piece in pieces:
             by_object.setdefault(piece.name, {})[piece.byte_start] = piece
-        return [self._load_object(name, list(some.values())) for name, some in by_object.items()]
-
-    async def _load_object(self, name: ObjectName, pieces: list[Piece]) -> None:
-        if all(self._cached(piece) is not None for piece in pieces):
-            return  # somebody else brought it since it was planned
-        whole = isinstance(name, WalName) and self._is_fresh(name.wal_id)
-        mark = (name, -1 if whole else pieces[0].byte_start)
-        running = self._loading.get(mark)
-        if running is not None:
-            await asyncio.shield(running)
-            return
-        done = self._loading[mark] = asyncio.get_running_loop().create_future()
-        try:
-            async with self._reads:
-                self._metrics.objects_got.inc()
-                if whole and isinstance(name, WalName):
-                    await self._load_whole(name, pieces[0].object_bytes)
-                else:
-                    await self._load_runs(name, pieces)
-        finally:
-            del self._loading[mark]
-            done.set_result(None)
-
-    def _is_fresh(self, wal_id: WalId) -> bool:
-        return self._clock.now_ms() - wal_id_time_ms(wal_id) < _WHOLE_OBJECT_AGE_MS
-
-    async def _load_whole(self, name: WalName, object_bytes: int) -> None:
-        key = self._key(name)
-        data = await self._objects.get(key)
-        if len(data) != object_bytes:
-            raise Corrupt(f"{key} has {len(data)} bytes, not {object_bytes}")
-        stored = decode(data, wal_id=name.wal_id)
-        starts: list[int] = []
-        batches: list[memoryview] = []
-        for chunk, some in zip(stored.chunks, stored.batches, strict=True):
-            place = chunk.start
-            for batch in some:
-                starts.append(place)
-                batches.append(batch)
-                place += PREFIX.size + len(batch)
-        counts = run_of(batches).offset_counts
-        self._tail.put(name.wal_id, CachedObject(starts, batches, counts))
-
-    async def _load_runs(self, name: ObjectName, pieces: list[Piece]) -> None:
-        spans = [ByteRange(one.byte_start, one.byte_start + one.byte_length) for one in pieces]
-        merged = coalesce(spans)
-        contents = await self._objects.get_ranges(self._key(name), merged)
-        for piece, span in zip(pieces, spans, strict=True):
-            holder = bisect_right(merged, span.start, key=lambda one: one.start) - 1
-            start = span.start - merged[holder].start
-            data = contents[holder][start : start + len(span)]
-            if is_segment(name):
-                self._segments.keep(piece, data)
-            else:
-                self._runs.put((name, span.start), run_of(verify_run(data)))
-
-    def _key(self, name: ObjectName) -> str:
-        match name:
-            case WalName(wal_id=wal_id, zone=zone):
-                return object_key(zone, DomainId(self._replica.identity.domain), wal_id)
-            case FileName(key=key):
-                return key
+        return [
+            self._sources[name.kind].load(name, list(some.values()))
+            for name, some in by_object.items()
+        ]

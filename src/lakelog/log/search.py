@@ -22,7 +22,6 @@ from lakelog.records.acceptance import DECOMPRESSED_BYTES_MAX
 from lakelog.records.columns import decode_columns
 from lakelog.records.header import BatchError, parse_header
 from lakelog.streams.columns import Int64s
-from lakelog.streams.objects import WalName
 
 _LOWEST: Final = -(1 << 63)
 _TOGETHER: Final = 8
@@ -56,7 +55,7 @@ async def find_max_timestamp(reader: Reader, state: DomainState, stream: int) ->
     heapify(bounds)
     while bounds and (best is None or _can_beat(bounds[0].piece, best)):
         bound = heappop(bounds)
-        if bound.whole and not isinstance(bound.piece.name, WalName):
+        if bound.whole and reader.has_parts(bound.piece):
             for part in await reader.parts(bound.piece, offset=bound.log_start):
                 heappush(bounds, _Bound.of(part, bound.log_start, whole=False))
             continue

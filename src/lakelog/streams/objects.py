@@ -7,7 +7,7 @@ the tables are packed, and until then `index.referenced` leaves it out.
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,7 @@ class FileKind(IntEnum):
 class WalName(Struct, frozen=True, gc=False):
     """A WAL object: its id and the zone of the broker that wrote it."""
 
+    kind: ClassVar[FileKind] = FileKind.WAL
     wal_id: WalId
     zone: str
 

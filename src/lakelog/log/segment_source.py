@@ -9,16 +9,16 @@ its own, so cold reads push out neither the tail nor what is rebuilt from data f
 import asyncio
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from lakelog.log.cache import Run, RunCache, run_of
 from lakelog.log.options import LogOptions
 from lakelog.log.plan import Piece, StreamPlan
+from lakelog.log.wal_source import ObjectReads, loaded_run
 from lakelog.model.failures import Corrupt
 from lakelog.model.ranges import ByteRange
-from lakelog.objects.port import ObjectStore
 from lakelog.records.header import MAX_TIMESTAMP_OFFSET
 from lakelog.records.segment_file import (
     HEADER,
@@ -42,11 +42,6 @@ SEGMENTS_MAX: Final = 256
 _MAX_TIMESTAMP: Final = slice(MAX_TIMESTAMP_OFFSET, MAX_TIMESTAMP_OFFSET + 8)
 
 
-def is_segment(name: ObjectName) -> bool:
-    """Whether an entry names a segment."""
-    return isinstance(name, FileName) and name.kind is FileKind.SEGMENT
-
-
 @dataclass(frozen=True, slots=True)
 class _Segment:
     """An open segment: part `i` is [offsets[i], offsets[i + 1]), its bytes likewise."""
@@ -57,11 +52,14 @@ class _Segment:
     """The greatest timestamp of each part that was read, by its position: the index has none."""
 
 
-class SegmentReader:
+class SegmentSource:
     """Knows the parts of the segments that the index of one domain names, and keeps their runs."""
 
-    def __init__(self, objects: ObjectStore, options: LogOptions, metrics: Metrics) -> None:
-        self._objects = objects
+    has_parts = True
+    is_ranged = True
+
+    def __init__(self, reads: ObjectReads, options: LogOptions, metrics: Metrics) -> None:
+        self._reads = reads
         self._options = options
         self._metrics = metrics
         self._segments: OrderedDict[ObjectName, _Segment] = OrderedDict()
@@ -87,18 +85,21 @@ class SegmentReader:
         if self._runs.demote(mark):
             self._spent[mark] = run.size_bytes
 
-    def keep(self, piece: Piece, data: memoryview) -> None:
-        """Verify the bytes of a part and keep its run."""
-        try:
-            run = run_of(verify_batches(data, start=piece.start, end=piece.end))
-        except Corrupt as error:
-            raise Corrupt(f"{_key(piece.name)}: {error}") from None
-        segment = self._segments.get(piece.name)
-        if segment is not None:
-            segment.learned_ms[piece.byte_start] = max(
-                int.from_bytes(batch[_MAX_TIMESTAMP], "big", signed=True) for batch in run.batches
-            )
-        self._runs.put((piece.name, piece.byte_start), run)
+    async def load(self, name: ObjectName, pieces: Sequence[Piece]) -> None:
+        """Read these parts of a segment in few, merged ranges."""
+        if all(self.cached(piece) is not None for piece in pieces):
+            return  # somebody else brought it since it was planned
+        mark = (name, pieces[0].byte_start)
+        await self._reads.once(mark, lambda: self._load(name, pieces))
+
+    async def run(self, piece: Piece) -> Run:
+        """The batches of a part."""
+        return await loaded_run(self, piece)
+
+    async def admit(self, plans: Sequence[StreamPlan]) -> set[int]:
+        """Nobody waits here: parts are brought in together, as far as there is room."""
+        del plans
+        return set()
 
     def knows(self, piece: Piece) -> bool:
         """Whether the parts of the piece's segment are in memory."""
@@ -109,7 +110,7 @@ class SegmentReader:
         new: dict[ObjectName, Piece] = {}
         for plan in plans:
             for piece in plan.pieces[:OPENED_MAX]:
-                if is_segment(piece.name) and not self.knows(piece):
+                if piece.name.kind is FileKind.SEGMENT and not self.knows(piece):
                     new[piece.name] = piece
         if new:
             await asyncio.gather(*(self._open(one) for one in new.values()), return_exceptions=True)
@@ -122,29 +123,33 @@ class SegmentReader:
             raise Corrupt(f"{_key(piece.name)} does not hold the offsets of its entry")
         return _parts(piece, segment, max(offset, piece.start))
 
-    def spread(self, plan: StreamPlan, *, ahead_bytes: int = 0) -> Sequence[Piece]:
-        """The plan's pieces with segments by their parts, up to what is wanted and known.
+    def known_parts(self, piece: Piece, *, offset: int) -> Iterable[Piece] | None:
+        """The parts of an entry from an offset on, if the segment is open."""
+        segment = self._segments.get(piece.name)
+        return None if segment is None else _parts(piece, segment, offset)
 
-        More than half of the cache would push out its own beginning before that is served.
-        """
-        if not any(is_segment(piece.name) for piece in plan.pieces):
-            return plan.pieces
-        limit = min(plan.wanted.bytes_max + ahead_bytes, self._options.segment_cache_bytes // 2)
-        found: list[Piece] = []
-        size = 0
-        for piece in plan.pieces:
-            parts: Iterator[Piece] = iter((piece,))
-            if is_segment(piece.name):
-                segment = self._segments.get(piece.name)
-                if segment is None:
-                    break
-                parts = _parts(piece, segment, plan.wanted.offset)
-            for part in parts:
-                found.append(part)
-                size += part.byte_length
-                if size >= limit:
-                    return found
-        return found
+    @property
+    def read_bytes_max(self) -> int:
+        """Half of the cache: more would push out its own beginning before that is served."""
+        return self._options.segment_cache_bytes // 2
+
+    async def _load(self, name: ObjectName, pieces: Sequence[Piece]) -> None:
+        contents = await self._reads.ranges(_key(name), pieces)
+        for piece, data in zip(pieces, contents, strict=True):
+            self._keep(piece, data)
+
+    def _keep(self, piece: Piece, data: memoryview) -> None:
+        """Verify the bytes of a part and keep its run."""
+        try:
+            run = run_of(verify_batches(data, start=piece.start, end=piece.end))
+        except Corrupt as error:
+            raise Corrupt(f"{_key(piece.name)}: {error}") from None
+        segment = self._segments.get(piece.name)
+        if segment is not None:
+            segment.learned_ms[piece.byte_start] = max(
+                int.from_bytes(batch[_MAX_TIMESTAMP], "big", signed=True) for batch in run.batches
+            )
+        self._runs.put((piece.name, piece.byte_start), run)
 
     async def _open(self, piece: Piece) -> _Segment:
         key, size_bytes = _key(piece.name), piece.object_bytes
@@ -152,11 +157,11 @@ class SegmentReader:
             self._metrics.objects_got.inc()
             tail_start = max(0, size_bytes - TAIL_GUESS_BYTES)
             ends = [ByteRange(0, min(HEADER.size, size_bytes)), ByteRange(tail_start, size_bytes)]
-            head, tail = await self._objects.get_ranges(key, ends)
+            head, tail = await self._reads.objects.get_ranges(key, ends)
             needed = tail_bytes(head)
             if len(tail) < needed <= size_bytes:
                 rest = [ByteRange(size_bytes - needed, size_bytes)]
-                (tail,) = await self._objects.get_ranges(key, rest)
+                (tail,) = await self._reads.objects.get_ranges(key, rest)
         try:
             found = parse_segment(head, tail, size_bytes=size_bytes)
         except Corrupt as error:
@@ -174,7 +179,7 @@ class SegmentReader:
         """Keep the parts of a small segment, which was read whole."""
         for part in _parts(piece, segment, piece.start):
             try:
-                self.keep(part, data[part.byte_start : part.byte_start + part.byte_length])
+                self._keep(part, data[part.byte_start : part.byte_start + part.byte_length])
             except Corrupt:
                 break  # whoever needs that part reads it again and hears of it
 

@@ -15,7 +15,7 @@ from tests.log.segments import (
 from tests.log.tables import read_all
 from tests.log.world import World, run
 
-from lakelog.log import segment_read
+from lakelog.log import segment_source
 from lakelog.log.options import LogOptions
 from lakelog.log.values import Wanted
 from lakelog.model.ranges import ByteRange
@@ -26,7 +26,7 @@ from lakelog.records.header import parse_header
 @pytest.fixture(autouse=True)
 def small_guess(monkeypatch: pytest.MonkeyPatch) -> None:
     """Segments are small here: their ends are not the whole of them."""
-    monkeypatch.setattr(segment_read, "TAIL_GUESS_BYTES", 1000)
+    monkeypatch.setattr(segment_source, "TAIL_GUESS_BYTES", 1000)
 
 
 class Counting(MemoryObjectStore):
@@ -69,7 +69,7 @@ def test_many_small_segments_are_read_together_and_each_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One read brings a small segment whole, and one answer holds all of them."""
-    monkeypatch.setattr(segment_read, "TAIL_GUESS_BYTES", 16 << 10)
+    monkeypatch.setattr(segment_source, "TAIL_GUESS_BYTES", 16 << 10)
 
     async def scenario(world: World) -> None:
         world.objects = store = Counting(world)

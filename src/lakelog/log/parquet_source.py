@@ -9,7 +9,7 @@ a request brings in one row group at the least when it needs some, and more whil
 import asyncio
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from typing import Final, TypeVar
@@ -17,17 +17,34 @@ from typing import Final, TypeVar
 from lakelog.log.cache import Run, RunCache, run_of
 from lakelog.log.options import LogOptions
 from lakelog.log.plan import Piece, StreamPlan
-from lakelog.log.table_end import read_end
+from lakelog.log.wal_source import UNLIMITED
 from lakelog.model.failures import Corrupt
 from lakelog.model.ranges import ByteRange
 from lakelog.objects.port import ObjectStore
 from lakelog.records.header import BatchError
 from lakelog.records.table_batches import batches_from_rows, empty_batches
+from lakelog.records.table_bytes import TAIL_BYTES, footer_bytes
 from lakelog.records.table_facts import RowGroup
 from lakelog.records.table_file import TableFile
 from lakelog.records.table_schema import TIMESTAMP_US_MAX
-from lakelog.streams.objects import FileKind, FileName, ObjectName
+from lakelog.streams.objects import FileName, ObjectName
 from lakelog.telemetry import Metrics
+
+FOOTER_GUESS_BYTES: Final = 64 << 10
+"""What is read of a file's end at first: the footer of about thirty row groups."""
+
+
+async def read_end(objects: ObjectStore, key: str, size_bytes: int) -> memoryview:
+    """What `TableFile.open` needs; `Corrupt` for what is no data file of that size."""
+    start = max(0, size_bytes - FOOTER_GUESS_BYTES)
+    (end,) = await objects.get_ranges(key, [ByteRange(start, size_bytes)])
+    needed = footer_bytes(end[-TAIL_BYTES:])
+    if needed > size_bytes:
+        raise Corrupt(f"{key} has {size_bytes} bytes, its footer would have {needed}")
+    if needed > len(end):
+        (end,) = await objects.get_ranges(key, [ByteRange(size_bytes - needed, size_bytes)])
+    return end
+
 
 ResultT = TypeVar("ResultT")
 
@@ -35,13 +52,12 @@ FOOTERS_MAX: Final = 256
 """Footers that are kept: about 100 kB each, when files are large."""
 
 
-def is_table(name: ObjectName) -> bool:
-    """Whether an entry names a data file."""
-    return isinstance(name, FileName) and name.kind is FileKind.PARQUET
+class ParquetSource:
+    """The data files that the index of one domain names."""
 
-
-class TableReader:
-    """Reads the data files that the index of one domain names."""
+    has_parts = True
+    is_ranged = False
+    read_bytes_max = UNLIMITED
 
     def __init__(self, objects: ObjectStore, options: LogOptions, metrics: Metrics) -> None:
         self._objects = objects
@@ -68,7 +84,8 @@ class TableReader:
         if self._runs.demote(mark):
             self._spent[mark] = run.size_bytes
 
-    def _room_bytes(self) -> int:
+    def room_bytes(self) -> int:
+        """What can be brought in without pushing out what somebody has not read to its end."""
         self._spent = {mark: size for mark, size in self._spent.items() if mark in self._runs}
         held_bytes = self._runs.size_bytes - sum(self._spent.values())
         return self._options.table_cache_bytes - held_bytes
@@ -76,6 +93,19 @@ class TableReader:
     def knows(self, piece: Piece) -> bool:
         """Whether the footer of the piece's file is in memory."""
         return piece.name in self._files
+
+    def known_parts(self, piece: Piece, *, offset: int) -> Iterable[Piece]:
+        """The entry as it is: its row groups are brought in by `admit`."""
+        del offset
+        return (piece,)
+
+    async def open(self, plans: Sequence[StreamPlan]) -> None:
+        """Footers are read with the first row group that is needed."""
+
+    async def load(self, name: ObjectName, pieces: Sequence[Piece]) -> None:
+        """Bring these row groups into memory."""
+        del name
+        await asyncio.gather(*(self.run(piece) for piece in pieces))
 
     async def admit(self, plans: Sequence[StreamPlan]) -> set[int]:
         """Bring in row groups that the plans, all of data files, begin with.
@@ -97,7 +127,7 @@ class TableReader:
         # Nobody has to be let in while somebody is served: who is first in line would push out
         # what another is reading, in each request another one.
         is_served = len(cold) < len(found)
-        room = self._room_bytes()
+        room = self.room_bytes()
         loads: list[Piece] = []
         later: set[int] = set()
         for plan, first in cold:

@@ -25,7 +25,7 @@ from tests.records.table_cases import TIMESTAMPS_MS
 
 from lakelog.compaction.segment_tasks import SegmentResult
 from lakelog.compaction.segment_worker import compact_segment
-from lakelog.log import segment_read
+from lakelog.log import segment_source
 from lakelog.log.values import Found, ReadStatus, Wanted
 from lakelog.model.failures import Corrupt
 from lakelog.records.build import BatchOptions, Record, build_batch
@@ -35,7 +35,7 @@ from lakelog.streams.objects import FileKind, FileName, WalName
 @pytest.fixture(autouse=True)
 def small_guess(monkeypatch: pytest.MonkeyPatch) -> None:
     """Segments are small here: their ends are not the whole of them."""
-    monkeypatch.setattr(segment_read, "TAIL_GUESS_BYTES", 1000)
+    monkeypatch.setattr(segment_source, "TAIL_GUESS_BYTES", 1000)
 
 
 def kinds(node: Node, stream: int) -> list[FileKind]:
