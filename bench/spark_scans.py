@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 import lakelog
 import lakelog.spark
 from bench.clients import ClientError
-from lakelog.reading.schema import arrow_schema, default_columns, spark_ddl
+from lakelog.lake.read.read_request import arrow_schema, default_columns, spark_ddl
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

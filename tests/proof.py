@@ -52,7 +52,7 @@ AREAS = {
     "tests of the core": "domain streams groups wal wire records meta objects conformance golden",
     "tests of the broker": "broker coordinator topics log server http config testing",
     "tests of clients": "client discovery cli bench compat docs",
-    "tests of tables": "catalog compaction pipeline reading writing tables spark examples",
+    "tests of tables": "catalog compaction pipeline lake reading tables spark examples",
     "tests of the whole": "sim tidy",
 }
 """Folders of `tests/` by step, so that a run that was interrupted need not begin anew."""

@@ -12,9 +12,9 @@ __version__ = "0.1.0"
 
 def __getattr__(name: str) -> object:
     if name in ("open", "read"):
-        return getattr(importlib.import_module("lakelog.reading.read"), name)
+        return getattr(importlib.import_module("lakelog.lake.read.arrow_reader"), name)
     if name == "sql":
-        return importlib.import_module("lakelog.reading.sql").query
+        return importlib.import_module("lakelog.lake.sql.sql_query").query
     if name == "tables":
         return importlib.import_module("lakelog.tables")
     raise AttributeError(f"module 'lakelog' has no attribute {name!r}")

@@ -15,9 +15,10 @@ from lakelog.broker.offsets_topic import ADMIN_CLIENT_ID, CONFIGS, PARTITIONS
 from lakelog.coordinator.plan import owner_events
 from lakelog.groups.events import Resolved
 from lakelog.groups.state import ConsumerGroup, ConsumerMember
+from lakelog.lake.read.range_plan import chosen_partitions
+from lakelog.lake.read.read_request import Matching
 from lakelog.model.ids import OFFSETS_TOPIC, TopicId
-from lakelog.reading.plan import TopicStreams, chosen_partitions
-from lakelog.reading.request import Matching
+from lakelog.reading.ranges import TopicStreams
 from lakelog.wire.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,

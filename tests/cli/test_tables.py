@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.cli.conftest import Command
-from tests.reading.running import Broker, running_broker
+from tests.lake.running import Broker, running_broker
 from tests.tables.stage import FRESH, grow
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.reading.running import running_broker
+from tests.lake.running import running_broker
 
 
 @pytest.fixture(scope="module")

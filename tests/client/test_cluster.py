@@ -8,7 +8,7 @@ from typing import TypeVar
 import pytest
 from bench.broker import free_ports
 from tests.client.scripted import Asked, HangUp, Reply, Script, one_broker, scripted
-from tests.reading.running import running_broker
+from tests.lake.running import running_broker
 
 from lakelog.client.cluster import Cluster
 from lakelog.client.endpoint import Endpoint

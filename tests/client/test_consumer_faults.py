@@ -21,7 +21,7 @@ from tests.client.feeding import (
     reading,
 )
 from tests.client.tampering import TamperingProxy, tampering_proxy
-from tests.reading.running import Broker, running_broker
+from tests.lake.running import Broker, running_broker
 
 from lakelog.client import ConsumerManager, SourceTopic
 from lakelog.client.failures import (

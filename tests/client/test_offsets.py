@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import pytest
 from tests.client.feeding import FIRST_MS, Fed, create_topic, feed
-from tests.reading.running import running_broker
+from tests.lake.running import running_broker
 
 from lakelog.client.cluster import Cluster
 from lakelog.client.commits import commit, load_committed

@@ -16,7 +16,7 @@ from tests.client.feeding import (
     prime,
     reading,
 )
-from tests.reading.running import Broker, running_broker
+from tests.lake.running import Broker, running_broker
 
 from lakelog.client import ConsumerManager, Snapshot, SourceTopic
 from lakelog.client.failures import BadConfig

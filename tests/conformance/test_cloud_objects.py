@@ -14,7 +14,7 @@ from tests.conformance.emulators import (
     fake_gcs,
     fake_gcs_binary,
 )
-from tests.reading.running import Broker, running_broker
+from tests.lake.running import Broker, running_broker
 
 from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.model.failures import Unavailable

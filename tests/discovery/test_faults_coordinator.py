@@ -9,7 +9,7 @@ from tests.compat.groups.clusters import our_cluster
 from tests.discovery.nodes import SESSION_S, await_agreement, eventually, started
 from tests.discovery.proxy import Proxy
 from tests.discovery.stands import SESSION_MS_MIN, KafkaPlace, Stand
-from tests.reading.running import running_broker
+from tests.lake.running import running_broker
 
 from lakelog.discovery import ConnectionFailed, DiscoveryError, NodeState
 from lakelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse

@@ -11,7 +11,7 @@ from bench.b19_discovery import NODES, rebalance, settled_members
 from tests.discovery.nodes import await_agreement, eventually, started
 from tests.discovery.proxy import Proxy
 from tests.discovery.stands import SESSION_MS_MIN, Stand
-from tests.reading.running import running_broker
+from tests.lake.running import running_broker
 
 from lakelog.wire.apis import APIS, ApiKey
 from lakelog.wire.framing import encode_request

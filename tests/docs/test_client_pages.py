@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.docs.cells import Cell, cells, run_cells
 from tests.docs.pages import DOCS
-from tests.reading.running import Broker, running_broker
+from tests.lake.running import Broker, running_broker
 
 KAFKA = "127.0.0.1:9092"
 NOON_MS = int(datetime(2026, 11, 15, 12, tzinfo=UTC).timestamp() * 1000)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.docs.cells import cells, run_cells
 from tests.docs.pages import DOCS
-from tests.reading.running import running_broker
+from tests.lake.running import running_broker
 
 ORDERS = (
     b'{"item": "pen", "price": 2}',

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from tests.docs.pages import Fence, all_fences
-from tests.reading.running import Broker, running_broker
+from tests.lake.running import Broker, running_broker
 from tests.tables.stage import FRESH, grow
 
 TIMEOUT_S = 60

@@ -20,7 +20,7 @@ import pytest
 from tests.docs.pages import ROOT, Fence, all_fences
 from tests.http.duck import EXTENSIONS, extension_file
 from tests.http.iceberg_kit import served
-from tests.reading.running import running_broker
+from tests.lake.running import running_broker
 
 from lakelog.cli.main import cli
 from lakelog.testing.broker import EmbeddedBroker

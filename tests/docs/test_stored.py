@@ -14,7 +14,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from tests.docs.pages import DOCS, ROOT
-from tests.reading.running import running_broker
+from tests.lake.running import running_broker
 
 from lakelog.meta import keys
 from lakelog.objects.confinement import is_key

@@ -9,7 +9,7 @@ from examples.plots import bars, lines, ticks
 from pyspark.sql import SparkSession
 from tests.docs.cells import cells
 from tests.docs.tour import IMAGES, PAGE, STEADY, run_tour
-from tests.reading.running import running_broker
+from tests.lake.running import running_broker
 from tests.spark.conftest import spark
 
 __all__ = ["spark"]

@@ -16,7 +16,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from tests.docs.cells import cells, run_cells
 from tests.docs.pages import DOCS, ROOT
-from tests.reading.running import Broker, running_broker
+from tests.lake.running import Broker, running_broker
 
 from lakelog.pipeline.options import SparkOptions
 from lakelog.pipeline.spark_session import SessionStart

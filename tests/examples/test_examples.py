@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.reading.running import Broker
+from tests.lake.running import Broker
 
 from examples import backfill, clickstream_sessions, late_join, word_count
-from lakelog.reading.read import read
+from lakelog.lake.read.arrow_reader import read
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(300)]
 

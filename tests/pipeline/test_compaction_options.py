@@ -8,8 +8,8 @@ from random import Random
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from tests.compaction.pipeline_world import EAGER, Place, assert_exact, run
+from tests.lake.running import running_broker
 from tests.log.world import batch
-from tests.reading.running import running_broker
 
 from lakelog.compaction.options import PipelineOptions
 from lakelog.config.load import BadConfiguration, load

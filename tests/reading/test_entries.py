@@ -6,7 +6,7 @@ from itertools import accumulate
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.reading.packed import entries
+from tests.lake.packed import entries
 
 from lakelog.reading.entries import Entries, follow, joined, no_entries
 from lakelog.streams.objects import FileKind

@@ -19,7 +19,7 @@ from lakelog.http.pipeline_messages import FailureAnswer
 from lakelog.http.reading_messages import Entries, EntriesAnswer, StoreAnswer
 from lakelog.model.failures import Refused, Unavailable
 from lakelog.reading.http_index import HttpIndex
-from lakelog.reading.plan import Bounds, PinnedRange
+from lakelog.reading.ranges import Bounds, PinnedRange
 from lakelog.server.pipeline_index import BrokerIndex
 from lakelog.server.read_index import ReadIndex
 

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 import pytest
-from tests.reading.packed import entries
+from tests.lake.packed import entries
 
 from lakelog.model.failures import Unavailable
 from lakelog.reading.index import extended
-from lakelog.reading.rows import Located
+from lakelog.reading.ranges import Located
 
 
 def part(*edges: int, log_start: int = 0) -> Located:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.reading.running import Broker, running_broker
+from tests.lake.running import Broker, running_broker
 
 from lakelog.pipeline.options import SparkOptions
 from lakelog.pipeline.spark_session import SessionStart

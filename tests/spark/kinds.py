@@ -15,7 +15,7 @@ from confluent_kafka.admin import (
 )
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession, functions
 from tests.compat.lake_log import send_hostile
-from tests.reading.running import Broker
+from tests.lake.running import Broker
 
 from lakelog.streams.objects import FileKind
 

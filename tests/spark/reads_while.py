@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
-from tests.reading.running import Broker, running_broker
+from tests.lake.running import Broker, running_broker
 from tests.spark.kinds import configure, reader
 
 import lakelog
@@ -40,13 +40,12 @@ from lakelog.compaction.rewrite_plan import RewriteOptions
 from lakelog.compaction.rounds import Pipeline
 from lakelog.compaction.sweep import FileSweeper, SweepOptions
 from lakelog.config.stores import open_metadata, open_objects
+from lakelog.lake.read.read_request import PartitionName, arrow_schema, default_columns
 from lakelog.model.failures import Failure
 from lakelog.pipeline.options import SparkOptions
 from lakelog.pipeline.remote_index import RemoteIndex
 from lakelog.pipeline.spark_failures import spark_failures, text_of
 from lakelog.pipeline.spark_session import SessionStart
-from lakelog.reading.request import Place
-from lakelog.reading.schema import arrow_schema, default_columns
 from lakelog.spark.frames import pin
 
 PARTITIONS = 4
@@ -240,7 +239,7 @@ class Reads:
         return lakelog.read("busy", server=self.broker.server, options=self.options(starts))
 
 
-def check_vector(table: pa.Table, vector: Mapping[Place, tuple[int, int]]) -> None:
+def check_vector(table: pa.Table, vector: Mapping[PartitionName, tuple[int, int]]) -> None:
     """As many rows of every partition as the vector says."""
     found = Counter(table["partition"].to_pylist())
     wanted = {place.partition: end - start for place, (start, end) in vector.items()}

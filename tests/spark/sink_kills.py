@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.reading.running import Broker, running_broker
+from tests.lake.running import Broker, running_broker
 from tests.spark.stream_kills import GIVE_UP_S, ROOT, Driver, wait_until
 
 import lakelog

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 from confluent_kafka import Producer
-from tests.reading.running import Broker, running_broker
+from tests.lake.running import Broker, running_broker
 from tests.spark.stream_driver import RESULT
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -4,15 +4,15 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tests.lake.stage import StageIndex, staged
 from tests.log.segments import fill
 from tests.log.world import World, run
-from tests.reading.stage import StageIndex, staged
 
+from lakelog.lake.read.read_options import parse_read
+from lakelog.lake.read.topic_source import ReadPlan, TopicSource
 from lakelog.model.failures import Unavailable
 from lakelog.model.ids import TopicId
-from lakelog.reading.options import parse_read
-from lakelog.reading.plan import Bounds, TopicStreams
-from lakelog.reading.source import Plan, Source
+from lakelog.reading.ranges import Bounds, TopicStreams
 from lakelog.spark.looks import Looks
 from lakelog.spark.offsets import TOPIC_IDS, Document
 from lakelog.spark.stream_query import StreamQuery
@@ -66,7 +66,7 @@ class Theatre:
         self.world = world
         self.index = index
         self.clock = HandClock()
-        self.source = Source(index, world.objects)
+        self.source = TopicSource(index, world.objects)
 
     def query(self, **options: str) -> StreamQuery:
         given = {"lakelog.server": "http://h:1", **options}
@@ -103,6 +103,6 @@ def offsets(document: Document, topic: str = "t") -> list[object]:
     return list(document[topic].values())
 
 
-def ranges_of(plan: Plan) -> list[tuple[str, int, int, int]]:
+def ranges_of(plan: ReadPlan) -> list[tuple[str, int, int, int]]:
     pins = [one.pinned for split in plan.splits for one in split.ranges]
     return [(one.topic, one.partition, one.start, one.end) for one in pins]

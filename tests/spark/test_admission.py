@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.reading.request import Place
+from lakelog.lake.read.read_request import PartitionName
 from lakelog.spark.admission import admitted, is_due, offset_count
 
-PLACES = [Place("t", at) for at in range(5)]
+PLACES = [PartitionName("t", at) for at in range(5)]
 OFFSETS = st.integers(0, 2**63 - 1)
 PAIRS = st.lists(st.tuples(OFFSETS, OFFSETS).map(sorted), min_size=1, max_size=5)
 
 
-def places(*offsets: int) -> dict[Place, int]:
+def places(*offsets: int) -> dict[PartitionName, int]:
     return dict(zip(PLACES, offsets, strict=False))
 
 

@@ -7,11 +7,11 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
-from tests.reading.running import Broker
+from tests.lake.running import Broker
 from tests.spark.kinds import HEADED, reader, rows
 
 import lakelog
-from lakelog.reading.options import parse_read
+from lakelog.lake.read.read_options import parse_read
 from lakelog.spark.batch import BatchReader, PushingReader, batch_reader, warn_once
 
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from tests.reading.running import Broker, running_broker
+from tests.lake.running import Broker, running_broker
 from tests.spark.kinds import damage, reader
 
 ROOT = Path(__file__).resolve().parents[2]

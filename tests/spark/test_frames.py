@@ -12,16 +12,17 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from tests.compat.lake_log import send_hostile
-from tests.reading.running import Broker, running_broker
+from tests.lake.running import Broker, running_broker
 from tests.records.table_cases import TIMESTAMPS_MS
 from tests.spark.kinds import HEADED, all_kinds, reader, rows
 
 import lakelog.spark
+from lakelog.config.named_options import BadOption
+from lakelog.lake.read.range_plan import DataLoss
+from lakelog.lake.read.read_request import PartitionName
+from lakelog.lake.read.row_decoder import MS_MAX, MS_MIN
 from lakelog.model.failures import Refused
 from lakelog.pipeline.spark_failures import spark_failures
-from lakelog.reading.decode import MS_MAX, MS_MIN
-from lakelog.reading.plan import DataLoss
-from lakelog.reading.request import BadOption, Place
 from lakelog.spark.frames import pin, read
 from lakelog.spark.native_columns import as_rows
 
@@ -61,10 +62,10 @@ def test_rows_are_those_of_the_data_source_wherever_they_lie(
 def test_a_part_has_the_rows_of_that_part(spark: SparkSession, broker: Broker, topic: str) -> None:
     ends = pin(spark, topic, server=broker.server).vector
     starting, ending = (
-        {at: ends[Place(topic, at)][1] * part // 8 for at in (0, 1)} for part in (3, 6)
+        {at: ends[PartitionName(topic, at)][1] * part // 8 for at in (0, 1)} for part in (3, 6)
     )
     pinned = pin(spark, topic, server=broker.server, starting=starting, ending=ending)
-    assert pinned.vector == {Place(topic, at): (starting[at], ending[at]) for at in (0, 1)}
+    assert pinned.vector == {PartitionName(topic, at): (starting[at], ending[at]) for at in (0, 1)}
     limits = {
         name: json.dumps({topic: {str(at): offset for at, offset in one.items()}})
         for name, one in (("startingOffsets", starting), ("endingOffsets", ending))

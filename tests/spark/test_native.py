@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.reading.packed import entries
-from tests.reading.packed import hinted as hint
+from tests.lake.packed import entries
+from tests.lake.packed import hinted as hint
 
-from lakelog.reading.plan import Hinted
+from lakelog.lake.read.range_plan import Hinted
 from lakelog.spark.native import (
     CUTS_MAX,
     TOPICS_MAX,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakelog.lake.read.read_request import PartitionName
 from lakelog.model.failures import Refused
-from lakelog.reading.request import Place
 from lakelog.spark.offsets import TOPIC_IDS, Vector, document_of, parse_vector
 from lakelog.topics.names import fault
 
@@ -16,14 +16,16 @@ NAMES = st.text("abAB01._-", min_size=1, max_size=5)
 VECTORS = st.builds(
     Vector,
     st.dictionaries(
-        st.builds(Place, NAMES, st.integers(0, 2**31 - 1)), st.integers(0, 2**63 - 1), max_size=9
+        st.builds(PartitionName, NAMES, st.integers(0, 2**31 - 1)),
+        st.integers(0, 2**63 - 1),
+        max_size=9,
     ),
     st.dictionaries(NAMES, st.binary(min_size=16, max_size=16), max_size=3),
 )
 
 
 def test_offsets_are_those_of_kafka_and_the_ids_of_topics() -> None:
-    offsets = {Place("t", 10): 3, Place("t", 2): 23, Place("a", 0): 7}
+    offsets = {PartitionName("t", 10): 3, PartitionName("t", 2): 23, PartitionName("a", 0): 7}
     document = document_of(Vector(offsets, {"t": TOPIC_ID}))
     assert json.dumps(document) == (
         '{"a": {"0": 7}, "t": {"2": 23, "10": 3},'
@@ -37,7 +39,9 @@ def test_no_topic_can_have_the_name_under_which_the_ids_stand() -> None:
 
 def test_a_checkpoint_of_spark_s_kafka_source_has_no_ids() -> None:
     found = parse_vector(json.loads('{"b":{"1":5,"0":2},"a":{"0":0}}'))
-    assert found == Vector({Place("b", 1): 5, Place("b", 0): 2, Place("a", 0): 0}, {})
+    assert found == Vector(
+        {PartitionName("b", 1): 5, PartitionName("b", 0): 2, PartitionName("a", 0): 0}, {}
+    )
 
 
 @given(VECTORS)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 from tests.docs.pages import DOCS, Fence, fences
-from tests.reading.running import Broker
+from tests.lake.running import Broker
 
 SERVER = "http://127.0.0.1:8080"
 FENCES = [one for one in fences(DOCS / "spark.md") if one.words == ("python", "spark")]

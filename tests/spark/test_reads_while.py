@@ -1,7 +1,7 @@
 """A short run of `tests.spark.reads_while`: reads are exact while everything moves."""
 
 from pyspark.sql import SparkSession
-from tests.reading.running import Broker
+from tests.lake.running import Broker
 from tests.spark.reads_while import prove
 
 

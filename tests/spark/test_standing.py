@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.reading.plan import Bounds, TopicStreams
-from lakelog.reading.request import Assigned, Matching, Place, Subscribed, Topics
+from lakelog.lake.read.read_request import Assigned, Matching, PartitionName, Subscribed, Topics
+from lakelog.reading.ranges import Bounds, TopicStreams
 from lakelog.spark.offsets import Vector
 from lakelog.spark.standing import (
     Look,
@@ -20,21 +20,21 @@ from lakelog.spark.standing import (
 
 OLD, NEW = bytes(16), bytes(range(16))
 ALL = Subscribed(("t", "u"))
-T0, T1, U0 = Place("t", 0), Place("t", 1), Place("u", 0)
+T0, T1, U0 = PartitionName("t", 0), PartitionName("t", 1), PartitionName("u", 0)
 
 
-def look(bounds: dict[Place, tuple[int, int]], topic_id: bytes = OLD) -> Look:
+def look(bounds: dict[PartitionName, tuple[int, int]], topic_id: bytes = OLD) -> Look:
     counts = {place.topic: place.partition + 1 for place in sorted(bounds)}
     streams = {place: at for at, place in enumerate(sorted(bounds))}
     topics = [
-        TopicStreams(name, topic_id, tuple(streams[Place(name, at)] for at in range(count)))
+        TopicStreams(name, topic_id, tuple(streams[PartitionName(name, at)] for at in range(count)))
         for name, count in counts.items()
     ]
     found = {streams[place]: Bounds(*one) for place, one in bounds.items()}
     return looked(wanted_now(Matching(""), topics), found)
 
 
-def stand(offsets: dict[Place, int], there: Look, wanted: Topics = ALL) -> Standing:
+def stand(offsets: dict[PartitionName, int], there: Look, wanted: Topics = ALL) -> Standing:
     return standing(Vector(offsets, {"t": OLD}), there, wanted)
 
 
@@ -110,7 +110,7 @@ def test_what_was_never_there_is_a_wrong_option(
 
 def test_only_what_is_there_is_wanted() -> None:
     topics = [TopicStreams("t", OLD, (1, 2))]
-    assigned = Assigned((Place("t", 1), Place("t", 2), Place("x", 0)))
+    assigned = Assigned((PartitionName("t", 1), PartitionName("t", 2), PartitionName("x", 0)))
     assert [one.stream for one in wanted_now(assigned, topics)] == [2]
     assert [one.stream for one in wanted_now(Subscribed(("x", "t")), topics)] == [1, 2]
     assert wanted_now(Matching("x"), topics) == ()
@@ -159,7 +159,7 @@ NUMBERS = st.integers(0, 30)
     st.sampled_from([OLD, NEW]),
 )
 def test_a_stream_goes_on_within_what_is_there_and_loses_nothing_in_silence(
-    offsets: dict[Place, int], bounds: list[int], topic_id: bytes
+    offsets: dict[PartitionName, int], bounds: list[int], topic_id: bytes
 ) -> None:
     there = look({T0: (bounds[0], bounds[1])}, topic_id)
     found = stand(offsets, there)

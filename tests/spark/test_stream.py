@@ -9,7 +9,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import StructType
-from tests.reading.running import Broker
+from tests.lake.running import Broker
 from tests.spark.stream_kit import (
     Streams,
     as_kafka_wrote,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
-from tests.reading.running import Broker
+from tests.lake.running import Broker
 from tests.spark.stream_kit import Streams, numbered, offsets, places, process_until
 
 from lakelog.spark.offsets import TOPIC_IDS

@@ -5,8 +5,8 @@ import logging
 import pytest
 from tests.spark.stream_stage import OTHER, Theatre, offsets, play, ranges_of
 
-from lakelog.reading.plan import DataLoss
-from lakelog.reading.request import BadOption
+from lakelog.config.named_options import BadOption
+from lakelog.lake.read.range_plan import DataLoss
 from lakelog.spark.offsets import TOPIC_IDS
 
 

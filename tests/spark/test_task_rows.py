@@ -14,13 +14,13 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
-from tests.reading.running import Broker, running_broker
+from tests.lake.running import Broker, running_broker
 from tests.spark.kinds import damage
 
+from lakelog.lake.read.range_plan import DataLoss
+from lakelog.lake.read.read_request import arrow_schema, default_columns
+from lakelog.lake.read.row_decoder import BATCH_BYTES_MAX
 from lakelog.model.failures import Corrupt
-from lakelog.reading.decode import BATCH_BYTES_MAX
-from lakelog.reading.plan import DataLoss
-from lakelog.reading.schema import arrow_schema, default_columns
 from lakelog.spark.batch import BatchReader, batch_reader
 from lakelog.spark.runtime import runtime
 from lakelog.spark.task_rows import SplitPartition, read

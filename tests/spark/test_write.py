@@ -11,10 +11,10 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from tests.reading.running import Broker
+from tests.lake.running import Broker
 
 import lakelog
-from lakelog.writing.partitioner import murmur2
+from lakelog.lake.write.record_batches import murmur2
 
 QUERY_S = 60
 

@@ -8,14 +8,14 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql.types import ArrayType, StructType
-from tests.reading.running import Broker, running_broker
+from tests.lake.running import Broker, running_broker
 
 import lakelog
 from lakelog.config.named_options import BadOption
+from lakelog.lake.write.write_options import BadRow
 from lakelog.model.failures import Refused
 from lakelog.spark.write_task import TaskWritten
 from lakelog.spark.writer import BatchWriter, StreamWriter, batch_writer, stream_writer
-from lakelog.writing.columns import BadRow
 
 HEADER = StructType().add("key", "string").add("value", "binary")
 SCHEMA = StructType().add("key", "string").add("value", "binary").add("headers", ArrayType(HEADER))

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from pyspark.sql import SparkSession
-from tests.reading.running import Broker, running_broker
+from tests.lake.running import Broker, running_broker
 from tests.spark.kinds import reader
 
 from lakelog.pipeline.options import SparkOptions

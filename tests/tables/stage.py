@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.reading.running import EAGER, Broker
+from tests.lake.running import EAGER, Broker
 
 from lakelog.catalog.history import SnapshotHistory
 from lakelog.catalog.port import CatalogLimits, Tables

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
-from tests.reading.running import Broker, running_broker
+from tests.lake.running import Broker, running_broker
 from tests.tables.stage import FRESH, compact, grow, history_keys, tidied
 
 import lakelog
 from lakelog import tables
+from lakelog.config.named_options import BadOption
 from lakelog.model.failures import Unavailable
-from lakelog.reading.request import BadOption
 
 
 @pytest.fixture(scope="module")

@@ -64,7 +64,7 @@ def sql(  # noqa: PLR0913 - one parameter for each option of the command
       lakelog sql 'SELECT decode(value) FROM greetings ORDER BY "offset" DESC LIMIT 5'
       lakelog sql "SELECT decode(value)->>'name' FROM \\"my-topic\\"" --format csv
     """
-    from lakelog.reading.sql import open_query  # noqa: PLC0415 - a start must be quick
+    from lakelog.lake.sql.sql_query import open_query  # noqa: PLC0415 - a start must be quick
 
     text = _statement(statement, source)
     # A configuration file leads to brokers by itself; an address that was given wins.

@@ -1,1 +1,1 @@
-"""Reading topics straight from object storage, as Arrow: no broker is on the way of the data."""
+"""The index of a cluster, as a reader asks for it over HTTP: topics, bounds, ranges, entries."""

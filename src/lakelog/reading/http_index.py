@@ -19,8 +19,7 @@ from lakelog.http.reading_messages import (
 )
 from lakelog.model.failures import Unavailable
 from lakelog.reading.index import StorePlace, extended, located
-from lakelog.reading.plan import Bounds, PinnedRange, TopicStreams
-from lakelog.reading.rows import Located
+from lakelog.reading.ranges import Bounds, Located, PinnedRange, TopicStreams
 
 
 class HttpIndex:

@@ -16,8 +16,7 @@ from lakelog.http import reading_messages as messages
 from lakelog.model.failures import Unavailable
 from lakelog.objects.confinement import is_key
 from lakelog.reading.entries import WAL_ID_BYTES, Entries, follow, joined, no_entries
-from lakelog.reading.plan import Bounds, PinnedRange, TopicStreams
-from lakelog.reading.rows import Located
+from lakelog.reading.ranges import Bounds, Located, PinnedRange, TopicStreams
 from lakelog.streams.objects import FileKind
 from lakelog.wal.ids import TIME_MS_END
 

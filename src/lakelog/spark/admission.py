@@ -7,17 +7,17 @@ fewer offsets than there are partitions.
 
 from collections.abc import Mapping
 
-from lakelog.reading.request import Place
+from lakelog.lake.read.read_request import PartitionName
 
 
-def offset_count(begins: Mapping[Place, int], ends: Mapping[Place, int]) -> int:
+def offset_count(begins: Mapping[PartitionName, int], ends: Mapping[PartitionName, int]) -> int:
     """How many offsets there are from the begins to the ends."""
     return sum(max(0, end - begins[place]) for place, end in ends.items())
 
 
 def admitted(
-    begins: Mapping[Place, int], ends: Mapping[Place, int], *, limit: int
-) -> dict[Place, int]:
+    begins: Mapping[PartitionName, int], ends: Mapping[PartitionName, int], *, limit: int
+) -> dict[PartitionName, int]:
     """Where a trigger ends that takes about so many offsets, for each partition in `ends`."""
     total = offset_count(begins, ends)
     if total <= limit:

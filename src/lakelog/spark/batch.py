@@ -29,13 +29,23 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import ArrayType, BinaryType, StringType, StructField, StructType
 
-from lakelog.reading.filters import EVERYTHING, Condition, Filters, filters_of
-from lakelog.reading.option_values import boolean
-from lakelog.reading.options import INCLUDE_HEADERS, parse_read
-from lakelog.reading.plan import Pinned, PinnedRange
-from lakelog.reading.request import BadOption, ReadRequest
-from lakelog.reading.schema import HEADERS, SCHEMA, checked_schema, default_columns, spark_ddl
-from lakelog.reading.source import Plan, Source
+from lakelog.config.named_options import BadOption, boolean
+from lakelog.lake.read.range_plan import Pinned
+from lakelog.lake.read.read_options import INCLUDE_HEADERS, parse_read
+from lakelog.lake.read.read_request import (
+    EVERYTHING,
+    HEADERS,
+    SCHEMA,
+    Condition,
+    Filters,
+    ReadRequest,
+    checked_schema,
+    default_columns,
+    filters_of,
+    spark_ddl,
+)
+from lakelog.lake.read.topic_source import ReadPlan, TopicSource
+from lakelog.reading.ranges import PinnedRange
 from lakelog.spark.pinned_ranges import RANGES, decode_ranges
 from lakelog.spark.runtime import runtime
 from lakelog.spark.task_rows import SplitPartition, read
@@ -124,7 +134,7 @@ class BatchReader(DataSourceReader):
             SplitPartition(split, reached, self.columns, fail, since_us) for split in plan.splits
         ]
 
-    async def _planned(self, source: Source) -> Plan:
+    async def _planned(self, source: TopicSource) -> ReadPlan:
         found = (
             await source.pin(self.request) if self.ranges is None else Pinned(self.ranges, {}, ())
         )

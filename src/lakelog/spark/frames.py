@@ -22,21 +22,28 @@ from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 from lakelog.config.connection import CONFIG, SERVER
-from lakelog.pipeline.spark_failures import one_line, spark_failures, text_of
-from lakelog.reading.filters import Condition, checked_conditions, filters_of
-from lakelog.reading.options import (
+from lakelog.lake.read.arrow_reader import Where, options_of
+from lakelog.lake.read.range_plan import Hinted, Pinned, pruned_entries, pruned_ranges
+from lakelog.lake.read.range_reader import RowOptions
+from lakelog.lake.read.read_options import (
     FAIL_ON_DATA_LOSS,
     MAX_RECORDS,
     MIN_PARTITIONS,
     SUBSCRIBE,
     parse_read,
 )
-from lakelog.reading.plan import Hinted, Pinned, pruned_entries, pruned_ranges
-from lakelog.reading.read import Where, options_of
-from lakelog.reading.request import Place, ReadRequest
-from lakelog.reading.rows import RowOptions
-from lakelog.reading.schema import TYPES, chosen_columns, default_columns
-from lakelog.reading.source import Reached, Source
+from lakelog.lake.read.read_request import (
+    TYPES,
+    Condition,
+    PartitionName,
+    ReadRequest,
+    checked_conditions,
+    chosen_columns,
+    default_columns,
+    filters_of,
+)
+from lakelog.lake.read.topic_source import ClusterAddress, TopicSource
+from lakelog.pipeline.spark_failures import one_line, spark_failures, text_of
 from lakelog.records.table_schema import TIMESTAMP_US_MAX
 from lakelog.spark.batch import ddl_of, warn_once
 from lakelog.spark.native import Division, NativeScan, divided, everything, hadoop_place
@@ -125,11 +132,11 @@ class PinnedRead:
     columns: tuple[str, ...]
     conditions: tuple[Condition, ...]
     native: bool
-    reached: Reached
+    reached: ClusterAddress
     pinned: Pinned
 
     @property
-    def vector(self) -> Mapping[Place, tuple[int, int]]:
+    def vector(self) -> Mapping[PartitionName, tuple[int, int]]:
         """The offsets [start, end) of every partition."""
         return self.pinned.vector
 
@@ -165,7 +172,7 @@ class PinnedRead:
             (), self.request.fail_on_data_loss, note=lambda note: warn_once((note,))
         )
         running = runtime()
-        source: Source = running.source(self.reached)
+        source: TopicSource = running.source(self.reached)
         hinted = running.call(source.hinted(ranges, options))
         return [part for one in hinted for part in pruned_entries(one, filters)]
 

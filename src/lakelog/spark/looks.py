@@ -16,10 +16,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias, TypeVar
 
 from lakelog.clock import Clock
+from lakelog.lake.read.range_plan import PartitionStream, names_wanted
+from lakelog.lake.read.read_request import Matching, Topics
+from lakelog.lake.read.topic_source import TopicSource
 from lakelog.model.failures import Unavailable
-from lakelog.reading.plan import Partition, TopicStreams, names_wanted
-from lakelog.reading.request import Matching, Topics
-from lakelog.reading.source import Source
+from lakelog.reading.ranges import TopicStreams
 from lakelog.spark.standing import Look, looked, wanted_now
 
 LOOK_S: Final = 0.06
@@ -37,13 +38,13 @@ class Looks:
     """The partitions that are wanted and what they have, of now or of a moment ago."""
 
     def __init__(
-        self, source: Source, wanted: Topics, clock: Clock, sleep: Sleep = asyncio.sleep
+        self, source: TopicSource, wanted: Topics, clock: Clock, sleep: Sleep = asyncio.sleep
     ) -> None:
         self._source = source
         self._wanted = wanted
         self._clock = clock
         self._sleep = sleep
-        self._partitions: tuple[Partition, ...] = ()
+        self._partitions: tuple[PartitionStream, ...] = ()
         self._listed_s = float("-inf")
         self._look: Look = {}
         self._looked_s = float("-inf")

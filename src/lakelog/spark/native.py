@@ -15,9 +15,10 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
+from lakelog.lake.read.range_plan import Hinted
+from lakelog.lake.read.topic_source import local_directory
 from lakelog.reading.entries import Entry
-from lakelog.reading.plan import Hinted, PinnedRange
-from lakelog.reading.source import local_directory
+from lakelog.reading.ranges import PinnedRange
 from lakelog.streams.objects import FileKind
 
 TOPICS_MAX: Final = 32

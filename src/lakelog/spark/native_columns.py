@@ -1,7 +1,8 @@
 """From the columns of data files to those of a read, as expressions of Spark.
 
-What `lakelog.reading.decode` does to Arrow's columns is done here to Spark's: timestamps are exact,
-also those that the column of a table cannot hold, and a record without headers has null there.
+What `lakelog.lake.read.row_decoder` does to Arrow's columns is done here to Spark's: timestamps are
+exact, also those that the column of a table cannot hold, and a record without headers has null
+there.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions
 
-from lakelog.reading.decode import MS_MAX, MS_MIN
-from lakelog.reading.filters import Condition
-from lakelog.reading.plan import PinnedRange
+from lakelog.lake.read.read_request import Condition
+from lakelog.lake.read.row_decoder import MS_MAX, MS_MIN
+from lakelog.reading.ranges import PinnedRange
 from lakelog.records.header import LOG_APPEND_TIME_BIT
 from lakelog.records.table_schema import RAW_TIMESTAMP_BYTES
 

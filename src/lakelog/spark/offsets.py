@@ -14,9 +14,9 @@ from typing import Annotated, Final, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from lakelog.config.named_options import INT32_END, INT64_END
+from lakelog.lake.read.read_request import PartitionName
 from lakelog.model.failures import Refused
-from lakelog.reading.option_values import INT32_END, INT64_END
-from lakelog.reading.request import Place
 
 TOPIC_IDS: Final = "lakelog:topic-ids"
 """Where the ids stand; no topic can have this name."""
@@ -34,7 +34,7 @@ _Offsets = dict[
 class Vector:
     """The next offset of every partition, and the id of every topic as far as it is known."""
 
-    offsets: Mapping[Place, int]
+    offsets: Mapping[PartitionName, int]
     topic_ids: Mapping[str, bytes] = field(default_factory=dict)
 
 
@@ -49,7 +49,9 @@ def parse_vector(document: Document) -> Vector:
         raise Refused(
             f"the checkpoint holds {_shown(document)}, which are not offsets of topics: {reason}"
         ) from reason
-    offsets = {Place(topic, one): at for topic, some in found.items() for one, at in some.items()}
+    offsets = {
+        PartitionName(topic, one): at for topic, some in found.items() for one, at in some.items()
+    }
     return Vector(offsets, ids)
 
 

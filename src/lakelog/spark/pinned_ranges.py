@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from lakelog.reading.plan import PinnedRange
-from lakelog.reading.request import BadOption
+from lakelog.config.named_options import BadOption
+from lakelog.reading.ranges import PinnedRange
 
 RANGES: Final = "lakelog.ranges"
 

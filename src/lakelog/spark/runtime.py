@@ -13,8 +13,8 @@ from concurrent.futures import Executor, ThreadPoolExecutor, wait
 from typing import Any, Final, TypeVar
 
 from lakelog.clock import Tasks
-from lakelog.reading.request import Connection
-from lakelog.reading.source import Reached, Source, open_source, reach
+from lakelog.config.connection import Connection
+from lakelog.lake.read.topic_source import ClusterAddress, TopicSource, find_cluster, open_source
 
 CANCEL_S: Final = 10.0
 """How long a task that was cancelled is waited for; a process that ends has no loop any more."""
@@ -28,8 +28,8 @@ class Runtime:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._lock = threading.Lock()
-        self._reached: dict[Connection, Reached] = {}
-        self._sources: dict[Reached, Source] = {}
+        self._reached: dict[Connection, ClusterAddress] = {}
+        self._sources: dict[ClusterAddress, TopicSource] = {}
         self._tasks = Tasks()
         self.pool: Executor = ThreadPoolExecutor(1, thread_name_prefix="lakelog-rows")
         """Where rows are made; one thread, because Spark runs one task at a time in a process."""
@@ -60,16 +60,16 @@ class Runtime:
         else:
             wait([asyncio.run_coroutine_threadsafe(_ended(task), self._loop)], timeout=CANCEL_S)
 
-    def reached(self, connection: Connection) -> Reached:
+    def reached(self, connection: Connection) -> ClusterAddress:
         """Who is to be asked and where the objects are, found out once."""
         with self._lock:
             found = self._reached.get(connection)
             if found is None:
                 environment = os.environ  # noqa: TID251 - a user's process has no other root
-                found = self._reached[connection] = self.call(reach(connection, environment))
+                found = self._reached[connection] = self.call(find_cluster(connection, environment))
             return found
 
-    def source(self, reached: Reached) -> Source:
+    def source(self, reached: ClusterAddress) -> TopicSource:
         """The source at that place, opened once."""
         with self._lock:
             found = self._sources.get(reached)

@@ -15,9 +15,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from lakelog.reading.options import ASSIGN, SUBSCRIBE
-from lakelog.reading.plan import Bounds, Partition, TopicStreams, chosen_partitions
-from lakelog.reading.request import Assigned, Matching, Place, Subscribed, Topics
+from lakelog.lake.read.range_plan import PartitionStream, chosen_partitions
+from lakelog.lake.read.read_options import ASSIGN, SUBSCRIBE
+from lakelog.lake.read.read_request import Assigned, Matching, PartitionName, Subscribed, Topics
+from lakelog.reading.ranges import Bounds, TopicStreams
 from lakelog.spark.offsets import Vector
 
 
@@ -25,11 +26,11 @@ from lakelog.spark.offsets import Vector
 class Present:
     """A partition that is there, and what it has."""
 
-    partition: Partition
+    partition: PartitionStream
     bounds: Bounds
 
 
-Look = Mapping[Place, Present]
+Look = Mapping[PartitionName, Present]
 """What there is, by partition."""
 
 
@@ -37,8 +38,8 @@ Look = Mapping[Place, Present]
 class Standing:
     """From where to where a stream can go on, and what it can not have."""
 
-    begins: Mapping[Place, int]
-    heads: Mapping[Place, int]
+    begins: Mapping[PartitionName, int]
+    heads: Mapping[PartitionName, int]
     topic_ids: Mapping[str, bytes]
     losses: tuple[str, ...]
     notes: tuple[str, ...]
@@ -48,13 +49,13 @@ class Standing:
 class Ranges:
     """The ranges between two vectors: partitions with start and end; what is not there is lost."""
 
-    partitions: tuple[Partition, ...]
-    starts: Mapping[Place, int]
-    ends: Mapping[Place, int]
+    partitions: tuple[PartitionStream, ...]
+    starts: Mapping[PartitionName, int]
+    ends: Mapping[PartitionName, int]
     losses: tuple[str, ...]
 
 
-def wanted_now(wanted: Topics, topics: Sequence[TopicStreams]) -> tuple[Partition, ...]:
+def wanted_now(wanted: Topics, topics: Sequence[TopicStreams]) -> tuple[PartitionStream, ...]:
     """The partitions that are wanted and there."""
     counts = {topic.name: len(topic.streams) for topic in topics}
     match wanted:
@@ -68,7 +69,7 @@ def wanted_now(wanted: Topics, topics: Sequence[TopicStreams]) -> tuple[Partitio
     return chosen_partitions(wanted, topics)
 
 
-def looked(partitions: Iterable[Partition], bounds: Mapping[int, Bounds]) -> Look:
+def looked(partitions: Iterable[PartitionStream], bounds: Mapping[int, Bounds]) -> Look:
     """The partitions with their bounds; those without any are gone."""
     return {
         one.place: Present(one, bounds[one.stream]) for one in partitions if one.stream in bounds
@@ -83,7 +84,7 @@ def vector_of(look: Look) -> Vector:
 
 def standing(start: Vector, look: Look, wanted: Topics) -> Standing:
     """How the stream goes on from its start."""
-    begins: dict[Place, int] = {}
+    begins: dict[PartitionName, int] = {}
     losses: list[str] = []
     notes: list[str] = []
     for place, present in look.items():
@@ -113,9 +114,9 @@ def ranges(start: Vector, end: Vector, look: Look) -> Ranges:
 
     Spark asks for that when a query is started again that never got beyond its first offsets.
     """
-    partitions: list[Partition] = []
-    starts: dict[Place, int] = {}
-    ends: dict[Place, int] = {}
+    partitions: list[PartitionStream] = []
+    starts: dict[PartitionName, int] = {}
+    ends: dict[PartitionName, int] = {}
     losses: list[str] = []
     for place, after in sorted(end.offsets.items()):
         ids = [ids[place.topic] for ids in (start.topic_ids, end.topic_ids) if place.topic in ids]
@@ -134,13 +135,13 @@ def ranges(start: Vector, end: Vector, look: Look) -> Ranges:
     return Ranges(tuple(partitions), starts, ends, tuple(losses))
 
 
-def is_known(place: Place, present: Present, vector: Vector) -> bool:
+def is_known(place: PartitionName, present: Present, vector: Vector) -> bool:
     """Whether the vector means this partition, and not one of an earlier topic of that name."""
     known = vector.topic_ids.get(place.topic, present.partition.topic_id)
     return place in vector.offsets and known == present.partition.topic_id
 
 
-def is_wanted(wanted: Topics, place: Place) -> bool:
+def is_wanted(wanted: Topics, place: PartitionName) -> bool:
     """Whether the options name this partition."""
     match wanted:
         case Subscribed(topics=names):
@@ -166,17 +167,17 @@ def never_there(wanted: Topics, vector: Vector, look: Look) -> tuple[str, str] |
             return None
 
 
-def deleted(place: Place, offset: int) -> str:
+def deleted(place: PartitionName, offset: int) -> str:
     """What is said of a partition that is gone."""
     return f"{place} was read up to offset {offset}, and was deleted since"
 
 
-def recreated(place: Place, offset: int) -> str:
+def recreated(place: PartitionName, offset: int) -> str:
     """What is said of a partition whose name means another one now."""
     return f"{place} was read up to offset {offset}, and its topic was deleted and made again since"
 
 
-def _lost(place: Place, offset: int, bounds: Bounds) -> str | None:
+def _lost(place: PartitionName, offset: int, bounds: Bounds) -> str | None:
     low, head = bounds.log_start, bounds.head
     if offset < low:
         gone = f"[{offset}, {low}) is gone"

@@ -16,9 +16,9 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from lakelog.clock import SystemClock
-from lakelog.reading.option_values import INT64_END
-from lakelog.reading.options import parse_read
-from lakelog.reading.request import ReadRequest
+from lakelog.config.named_options import INT64_END
+from lakelog.lake.read.read_options import parse_read
+from lakelog.lake.read.read_request import ReadRequest
 from lakelog.spark.batch import columns_of, slots
 from lakelog.spark.looks import Looks
 from lakelog.spark.offsets import Document

@@ -18,9 +18,10 @@ from functools import partial
 from typing import Final
 
 from lakelog.clock import Clock
-from lakelog.reading.plan import DataLoss, pinned
-from lakelog.reading.request import LATEST, BadOption, Place, ReadRequest
-from lakelog.reading.source import Plan, Source
+from lakelog.config.named_options import BadOption
+from lakelog.lake.read.range_plan import DataLoss, pinned
+from lakelog.lake.read.read_request import LATEST, PartitionName, ReadRequest
+from lakelog.lake.read.topic_source import ReadPlan, TopicSource
 from lakelog.spark.admission import admitted, is_due, offset_count
 from lakelog.spark.looks import Looks
 from lakelog.spark.offsets import Document, Vector, document_of, parse_vector
@@ -35,7 +36,7 @@ from lakelog.spark.standing import (
 )
 
 LOSSES_SHOWN: Final = 5
-NOTHING: Final = Plan((), {}, ())
+NOTHING: Final = ReadPlan((), {}, ())
 
 _log: Final = logging.getLogger(__name__)
 
@@ -44,7 +45,13 @@ class StreamQuery:
     """The source of one streaming query, in the process that plans for it."""
 
     def __init__(
-        self, source: Source, looks: Looks, request: ReadRequest, clock: Clock, *, slots: int = 1
+        self,
+        source: TopicSource,
+        looks: Looks,
+        request: ReadRequest,
+        clock: Clock,
+        *,
+        slots: int = 1,
     ) -> None:
         self._source = source
         self._looks = looks
@@ -60,7 +67,7 @@ class StreamQuery:
         self._said: tuple[str, ...] = ()
         self._idle: tuple[Look, Document] | None = None
         """What was seen when there was nothing to read from there on."""
-        self._planned: tuple[Document, Document, Plan] | None = None
+        self._planned: tuple[Document, Document, ReadPlan] | None = None
         _say(request.notes)
 
     async def initial(self) -> Document:
@@ -95,7 +102,7 @@ class StreamQuery:
         look = await self._looks.seen() if self._end is None else self._end
         return document_of(vector_of(look))
 
-    async def planned(self, start: Document, end: Document) -> Plan:
+    async def planned(self, start: Document, end: Document) -> ReadPlan:
         """The batch between the two, cut for tasks."""
         self._has_begun = True
         if self._planned is not None and self._planned[:2] == (start, end):
@@ -130,11 +137,11 @@ class StreamQuery:
         ids = {place.topic: found.topic_ids[place.topic] for place in ends}
         return document_of(Vector(ends, ids))
 
-    def _ends(self, vector: Vector, look: Look, found: Standing) -> Mapping[Place, int]:
+    def _ends(self, vector: Vector, look: Look, found: Standing) -> Mapping[PartitionName, int]:
         """As far as the stream may go: to the heads, or to what they were when it was pinned."""
         if self._end is None:
             return found.heads
-        ends: dict[Place, int] = {}
+        ends: dict[PartitionName, int] = {}
         for place, begin in found.begins.items():
             then, present = self._end.get(place), look[place]
             if then is not None and then.partition == present.partition:
@@ -162,7 +169,7 @@ class StreamQuery:
             option, name = unknown
             raise BadOption(option, f"{option} names {name}, which does not exist")
 
-    async def _plan(self, start: Vector, end: Vector) -> Plan:
+    async def _plan(self, start: Vector, end: Vector) -> ReadPlan:
         if not ranges(start, end, {}).losses:  # nobody is asked about an empty batch
             return NOTHING
         look = await self._looks.seen()

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import InputPartition
 
-from lakelog.reading.rows import RowOptions
-from lakelog.reading.source import Reached, Source
-from lakelog.reading.splits import Split
+from lakelog.lake.read.range_reader import RowOptions
+from lakelog.lake.read.splits import Split
+from lakelog.lake.read.topic_source import ClusterAddress, TopicSource
 from lakelog.spark.runtime import Runtime, runtime
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class SplitPartition(InputPartition):
     """A split as it travels to a task."""
 
     split: Split
-    reached: Reached
+    reached: ClusterAddress
     columns: tuple[str, ...]
     fail_on_data_loss: bool = True
     since_us: int | None = None
@@ -61,7 +61,7 @@ def read(partition: InputPartition) -> "Iterator[pa.RecordBatch]":
     )
 
 
-def rows(split: Split, reached: Reached, options: RowOptions) -> "Iterator[pa.RecordBatch]":
+def rows(split: Split, reached: ClusterAddress, options: RowOptions) -> "Iterator[pa.RecordBatch]":
     """The rows of a split, read ahead on the loop of this process."""
     running = runtime()
     pump = _Pump(running, running.source(reached), split, options)
@@ -77,13 +77,15 @@ def rows(split: Split, reached: Reached, options: RowOptions) -> "Iterator[pa.Re
 class _Pump:
     """Puts the rows of a split into a queue, until there are no more or somebody stops it."""
 
-    def __init__(self, running: Runtime, source: Source, split: Split, options: RowOptions) -> None:
+    def __init__(
+        self, running: Runtime, source: TopicSource, split: Split, options: RowOptions
+    ) -> None:
         self.queue: asyncio.Queue[pa.RecordBatch | BaseException | None]
         self.queue = asyncio.Queue(BATCHES_AHEAD)
         self._running = running
         self._task = running.spawn(self._run(source, split, options), name="split")
 
-    async def _run(self, source: Source, split: Split, options: RowOptions) -> None:
+    async def _run(self, source: TopicSource, split: Split, options: RowOptions) -> None:
         try:
             async with aclosing(source.read(split, options)) as batches:
                 async for batch in batches:

@@ -17,11 +17,11 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from lakelog.clock import Clock, SystemClock, SystemEntropy
 from lakelog.config.connection import Connection
+from lakelog.lake.write.commit_client import PlacedObject, Transaction, WriteClient, WriteTarget
+from lakelog.lake.write.record_batches import RowFormat, StreamBatch, built_batches, topics_of
+from lakelog.lake.write.wal_objects import ObjectWriter
 from lakelog.records import kernels
 from lakelog.spark.runtime import Runtime, runtime
-from lakelog.writing.commits import PlacedObject, Transaction, WriteClient, WriteTarget
-from lakelog.writing.objects import ObjectWriter
-from lakelog.writing.rows import Built, RowFormat, built_batches, topics_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -81,7 +81,7 @@ class _Maker:
         self._rows = 0
         self._bytes = 0
 
-    def built(self, rows: "pa.RecordBatch") -> list[Built]:
+    def built(self, rows: "pa.RecordBatch") -> list[StreamBatch]:
         """The batches of these rows."""
         missing = [name for name in topics_of(rows, self._form) if name not in self._targets]
         if missing:

@@ -31,13 +31,17 @@ from pyspark.sql.datasource import (
 from lakelog.clock import SystemEntropy
 from lakelog.config.connection import Connection
 from lakelog.config.named_options import BadOption
+from lakelog.lake.write.commit_client import (
+    PlacedObject,
+    Transaction,
+    TransactionResult,
+    WriteClient,
+)
+from lakelog.lake.write.record_batches import RowFormat
+from lakelog.lake.write.wal_objects import delete_placed
+from lakelog.lake.write.write_options import WriteRequest, checked_columns, parse_write
 from lakelog.spark.runtime import runtime
 from lakelog.spark.write_task import TaskWritten, write_rows
-from lakelog.writing.columns import checked_columns
-from lakelog.writing.commits import PlacedObject, Transaction, WriteClient, Written
-from lakelog.writing.objects import delete_placed
-from lakelog.writing.options import WriteRequest, parse_write
-from lakelog.writing.rows import RowFormat
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -200,7 +204,7 @@ def _commit(connection: Connection, transaction: Transaction, tasks: Sequence[Ta
 
 async def _committed(
     brokers: Sequence[str], transaction: Transaction, placed: Sequence[PlacedObject]
-) -> Written:
+) -> TransactionResult:
     client = WriteClient(brokers)
     try:
         return await client.commit(transaction, placed)

@@ -18,16 +18,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 from lakelog.catalog.snapshot_page import SnapshotFact
 from lakelog.config.connection import CONFIG, SERVER, parse_connection
+from lakelog.config.named_options import BadOption
 from lakelog.http.client import BrokerClient, known_brokers
 from lakelog.http.reading_messages import PATH
+from lakelog.lake.read.arrow_reader import read, run_on_thread
+from lakelog.lake.read.read_options import ASSIGN, ENDING_OFFSETS
+from lakelog.lake.read.read_request import arrow_schema, chosen_columns, default_columns
+from lakelog.lake.read.topic_source import find_cluster
 from lakelog.model.failures import Unavailable
-from lakelog.reading.batches import elsewhere
 from lakelog.reading.http_index import HttpIndex
-from lakelog.reading.options import ASSIGN, ENDING_OFFSETS
-from lakelog.reading.read import read
-from lakelog.reading.request import BadOption
-from lakelog.reading.schema import arrow_schema, chosen_columns, default_columns
-from lakelog.reading.source import reach
 from lakelog.tables.client import Found, SnapshotClient
 from lakelog.tables.values import (
     NoSnapshot,
@@ -213,11 +212,11 @@ def _asked(
 
     async def run() -> ResultT:
         environment = os.environ  # noqa: TID251 - a user's process has no other root
-        brokers = (await reach(connection, environment)).brokers
+        brokers = (await find_cluster(connection, environment)).brokers
         brokers_client = BrokerClient(known_brokers(brokers), PATH, serves="readers")
         try:
             return await work(SnapshotClient(brokers_client, brokers))
         finally:
             await brokers_client.close()
 
-    return elsewhere(run())
+    return run_on_thread(run())

@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from lakelog.catalog.snapshot_page import SnapshotFact
+from lakelog.lake.read.read_request import EARLIEST, LATEST
 from lakelog.model.failures import Corrupt, Failure
-from lakelog.reading.request import EARLIEST, LATEST
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
