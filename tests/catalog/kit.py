@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.table import Table
 
-from lakelog.catalog.bridge import Bridge, Calls
 from lakelog.catalog.builtin import BuiltinCatalog
 from lakelog.catalog.commit import (
     Terms,
@@ -24,11 +23,12 @@ from lakelog.catalog.commit import (
     move_table,
     replace_files,
 )
-from lakelog.catalog.locations import Locations
+from lakelog.catalog.definition import Locations
+from lakelog.catalog.live_files import token_of
 from lakelog.catalog.pointers import Pointers
 from lakelog.catalog.port import (
     Advance,
-    Appended,
+    AppendResult,
     CatalogLimits,
     DataFileFacts,
     Replacement,
@@ -37,8 +37,8 @@ from lakelog.catalog.port import (
     Tables,
     TableView,
 )
-from lakelog.catalog.reach import token_of
 from lakelog.catalog.tables import PyIcebergTables, builtin_tables
+from lakelog.catalog.threads import Bridge, Calls
 from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.meta.port import KeyValue, MetadataLog, MetadataStore, Session
@@ -300,7 +300,7 @@ def terms(table: Table, *, kept: int = 10) -> Terms:
     return Terms(TOPIC_ID, token_of(table), "round-1", kept)
 
 
-def append(table: Table, *advances: Advance, kept: int = 10) -> Appended:
+def append(table: Table, *advances: Advance, kept: int = 10) -> AppendResult:
     """One attempt to append."""
     return append_files(table, advances, LOCATIONS, terms(table, kept=kept))
 
@@ -315,14 +315,14 @@ def exchange(table: Table, replacement: Replacement) -> TableView:
     return replace_files(table, replacement, LOCATIONS, terms(table))
 
 
-async def appended(tables: Tables, *advances: Advance) -> Appended:
+async def appended(tables: Tables, *advances: Advance) -> AppendResult:
     """One attempt to append to the table as it is now."""
     view = await tables.load(NAME)
     assert view is not None
     return await tables.append(NAME, advances, topic_id=TOPIC_ID, commit_id="c", expect=view.token)
 
 
-def appending(*advances: Advance, kept: int = 10) -> Callable[[BuiltinCatalog], Appended]:
+def appending(*advances: Advance, kept: int = 10) -> Callable[[BuiltinCatalog], AppendResult]:
     return lambda catalog: append(loaded(catalog), *advances, kept=kept)
 
 

@@ -8,8 +8,8 @@ from pyiceberg.table import Table
 from tests.catalog.kit import Place, advance, appending, exchange, facts, loaded, made, move
 
 from lakelog.catalog.builtin import BuiltinCatalog
+from lakelog.catalog.live_files import vector_of
 from lakelog.catalog.port import DataFileFacts, Replacement
-from lakelog.catalog.reach import vector_of
 
 Work = Callable[[BuiltinCatalog], Any]
 

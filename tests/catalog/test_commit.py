@@ -30,8 +30,8 @@ from tests.catalog.kit import (
 import lakelog.catalog
 from lakelog.catalog.builtin import BuiltinCatalog
 from lakelog.catalog.commit import create_table, drop_table, load_table
+from lakelog.catalog.live_files import vector_of
 from lakelog.catalog.port import Advance, TableDefinition
-from lakelog.catalog.reach import vector_of
 from lakelog.model.failures import (
     Conflict,
     NotFound,

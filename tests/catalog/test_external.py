@@ -28,7 +28,7 @@ from tests.catalog.kit import (
 )
 from tests.catalog.rest_stub import rest_catalog
 
-from lakelog.catalog.facts import iceberg_schema
+from lakelog.catalog.commit import iceberg_schema
 from lakelog.catalog.port import TableName, TableView
 from lakelog.catalog.tables import PyIcebergTables, external_tables
 from lakelog.clock import SystemClock

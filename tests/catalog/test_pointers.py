@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.catalog.kit import NAME, Fault, FaultyMeta, Place, Weather, memory, nth, on_disk, run
 
-from lakelog.catalog.pointers import ABSENT, Pointer, Pointers, encode_pointer, parse_pointer
+from lakelog.catalog.pointers import ABSENT, Pointers, TablePointer, encode_pointer, parse_pointer
 from lakelog.catalog.port import TableName
 from lakelog.meta import keys
 from lakelog.meta.port import KeyValue
@@ -170,4 +170,4 @@ def test_no_two_tables_share_a_key(space: str, name: str, other: str, another: s
     key = keys.table(space, name)
     assert (key == keys.table(other, another)) == ((space, name) == (other, another))
     found = KeyValue(key, encode_pointer(TableName(space, name), "x"), 1)
-    assert parse_pointer(found) == Pointer(TableName(space, name), "x", 1)
+    assert parse_pointer(found) == TablePointer(TableName(space, name), "x", 1)

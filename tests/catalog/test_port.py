@@ -9,8 +9,8 @@ import pytest
 @pytest.mark.parametrize(
     "module",
     [
-        *("port", "pointers", "offsets", "locations", "guard", "reach", "bridge", "tables"),
-        "object_files",
+        *("port", "pointers", "offset_vector", "definition", "guard", "live_files", "threads"),
+        *("tables", "create", "history"),
     ],
 )
 def test_what_the_broker_may_load_brings_no_heavy_library(module: str) -> None:

@@ -14,8 +14,8 @@ from lakelog.catalog.snapshot_page import (
     PAGE_BYTES,
     PAGE_BYTES_FULL,
     Head,
-    Page,
     SnapshotFact,
+    SnapshotPage,
     decode_head,
     decode_page,
     encode_head,
@@ -38,7 +38,9 @@ FACTS = st.builds(
     expired_ms=OFFSETS,
 )
 PAGES = st.builds(
-    Page, facts=st.lists(FACTS, max_size=4).map(tuple), reached=st.integers(-1, (1 << 63) - 1)
+    SnapshotPage,
+    facts=st.lists(FACTS, max_size=4).map(tuple),
+    reached=st.integers(-1, (1 << 63) - 1),
 )
 
 
@@ -63,7 +65,7 @@ def grown(facts: Sequence[SnapshotFact]) -> tuple[list[bytes], Head]:
 
 
 @given(PAGES)
-def test_a_page_comes_back_as_it_was(page: Page) -> None:
+def test_a_page_comes_back_as_it_was(page: SnapshotPage) -> None:
     assert decode_page(encode_page(page)) == page
 
 
@@ -74,11 +76,13 @@ def test_the_format_is_what_it_was() -> None:
     )
     first = SnapshotFact(5, 1, 1700000000000, "append", {0: 3, 7: 9}, 1700000001000)
     second = SnapshotFact(6, 2, 1700000002000, "replace", {0: 4, 7: 9}, 1700000003000)
-    assert decode_page(value) == Page((first, second), reached=0)
+    assert decode_page(value) == SnapshotPage((first, second), reached=0)
 
 
 @given(PAGES, PAGES, st.integers(0, 1 << 40), st.integers(0, 1 << 20))
-def test_a_head_comes_back_as_it_was(page: Page, live: Page, first: int, count: int) -> None:
+def test_a_head_comes_back_as_it_was(
+    page: SnapshotPage, live: SnapshotPage, first: int, count: int
+) -> None:
     head = Head(first, first + count, page, live.facts)
     assert decode_head(encode_head(head)) == head
 
@@ -94,7 +98,7 @@ def test_what_is_no_page_is_corrupt(value: bytes) -> None:
 
 
 @given(PAGES.filter(lambda page: bool(page.facts)), st.data())
-def test_a_damaged_page_is_corrupt_or_the_same(page: Page, data: st.DataObject) -> None:
+def test_a_damaged_page_is_corrupt_or_the_same(page: SnapshotPage, data: st.DataObject) -> None:
     value = bytearray(encode_page(page))
     place = data.draw(st.integers(0, len(value) - 1))
     value[place] ^= data.draw(st.integers(1, 255))
@@ -125,7 +129,7 @@ def test_a_newer_format_is_refused_by_its_number() -> None:
 
 
 def test_pages_that_end_before_they_begin_are_corrupt() -> None:
-    empty = encode_page(Page())
+    empty = encode_page(SnapshotPage())
     head = {"format": 1, "first": 2, "end": 1, "page": empty, "live": empty}
     with pytest.raises(Corrupt, match="before they begin"):
         decode_head(msgspec.msgpack.encode(head))
@@ -159,10 +163,10 @@ def test_a_repeat_is_left_out() -> None:
 
 
 def test_a_page_remembers_how_new_the_pages_before_it_were() -> None:
-    page = Page((fact(9), fact(3)), reached=4)
+    page = SnapshotPage((fact(9), fact(3)), reached=4)
     assert page.reached_after == 9
-    assert Page((fact(3),), reached=4).reached_after == 4
-    assert Page().reached_after == -1
+    assert SnapshotPage((fact(3),), reached=4).reached_after == 4
+    assert SnapshotPage().reached_after == -1
 
 
 def test_partitions_that_vanish_do_not_stay() -> None:
@@ -172,12 +176,12 @@ def test_partitions_that_vanish_do_not_stay() -> None:
         SnapshotFact(3, 3, 3, "append", {}),
         SnapshotFact(4, 4, 4, "append", {0: 0}),
     ]
-    assert decode_page(encode_page(Page(tuple(odd)))).facts == tuple(odd)
+    assert decode_page(encode_page(SnapshotPage(tuple(odd)))).facts == tuple(odd)
 
 
 def test_what_is_too_old_leaves_a_page() -> None:
-    page = Page((fact(1, expired_ms=10), fact(2, expired_ms=20)), reached=0)
-    assert without(page, before_ms=11) == Page((fact(2, expired_ms=20),), reached=0)
+    page = SnapshotPage((fact(1, expired_ms=10), fact(2, expired_ms=20)), reached=0)
+    assert without(page, before_ms=11) == SnapshotPage((fact(2, expired_ms=20),), reached=0)
     assert without(page, before_ms=10) is page
 
 

@@ -16,8 +16,8 @@ from pyiceberg.transforms import IdentityTransform
 from tests.compaction.pipeline_faults import Down, rows_or_bytes, send
 from tests.compaction.pipeline_world import CLUSTER, EAGER, NAMESPACE, Place, run, sqlite_place
 
+from lakelog.catalog.commit import iceberg_schema
 from lakelog.catalog.definition import table_properties
-from lakelog.catalog.facts import iceberg_schema
 from lakelog.catalog.port import TableName
 from lakelog.catalog.tables import external_tables
 from lakelog.compaction.inline import InlineEngine

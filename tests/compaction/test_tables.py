@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from tests.compaction.task_values import CREATED, FACTS, TOPIC, file_of
 
-from lakelog.catalog.offsets import Fit, judge
+from lakelog.catalog.offset_vector import Fit, judge
 from lakelog.catalog.port import TableName
 from lakelog.catalog.port import TableView as CatalogView
 from lakelog.compaction.plan import Target

@@ -8,7 +8,7 @@ from tests.broker.whole import Stores, whole_broker
 from tests.server.index_stage import made
 
 from lakelog.broker.broker import Broker
-from lakelog.catalog.birth import TableBirths
+from lakelog.catalog.create import TableBirths
 from lakelog.catalog.history import SnapshotHistory
 from lakelog.catalog.pointers import Pointers
 from lakelog.catalog.port import Advance, CatalogLimits, DataFileFacts, TableDefinition, TableName

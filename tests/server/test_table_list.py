@@ -9,7 +9,7 @@ from tests.broker.whole import Stores, whole_broker
 from tests.server.index_stage import filled, made, swapped
 
 from lakelog.broker.broker import Broker
-from lakelog.catalog.birth import TableBirths
+from lakelog.catalog.create import TableBirths
 from lakelog.catalog.pointers import Pointers
 from lakelog.catalog.port import Advance, DataFileFacts, TableDefinition, TableName
 from lakelog.catalog.tables import builtin_tables

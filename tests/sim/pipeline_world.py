@@ -8,7 +8,7 @@ from tests.sim.world import CLUSTER, Broker, World
 
 from lakelog.catalog.port import (
     Advance,
-    Appended,
+    AppendResult,
     DataFileView,
     Replacement,
     TableDefinition,
@@ -114,8 +114,8 @@ class FaultyTables:
         topic_id: str,
         commit_id: str,
         expect: str,
-    ) -> Appended:
-        async def act() -> Appended:
+    ) -> AppendResult:
+        async def act() -> AppendResult:
             done = await self._inner.append(
                 name, advances, topic_id=topic_id, commit_id=commit_id, expect=expect
             )

@@ -12,8 +12,8 @@ from tests.profiles import examples
 
 from lakelog.catalog.snapshot_page import (
     Head,
-    Page,
     SnapshotFact,
+    SnapshotPage,
     decode_page,
     encode_page,
 )
@@ -43,7 +43,7 @@ class Broker(BrokerClient):
             topic_id=TOPIC_ID,
             partition_count=2,
             kept_from_ms=kept_from_ms,
-            live=encode_page(Page(head.live)),
+            live=encode_page(SnapshotPage(head.live)),
             recent=encode_page(head.page),
             first=head.first,
             end=head.end,
@@ -81,10 +81,10 @@ def written(expiry: Sequence[int], live: Sequence[int], size: int) -> Broker:
     groups = [expiry[at : at + size] for at in range(0, len(expiry), size)]
     pages, reached = [], -1
     for some in groups[:-1]:
-        page = Page(tuple(fact(number) for number in some), reached)
+        page = SnapshotPage(tuple(fact(number) for number in some), reached)
         reached = page.reached_after
         pages.append(encode_page(page))
-    last = Page(tuple(fact(number) for number in (groups[-1] if groups else ())), reached)
+    last = SnapshotPage(tuple(fact(number) for number in (groups[-1] if groups else ())), reached)
     return Broker(Head(0, len(pages), last, tuple(fact(number) for number in live)), pages)
 
 
@@ -153,7 +153,7 @@ def test_recent_snapshots_cost_no_page_and_older_ones_few() -> None:
 
 def test_what_is_older_than_the_limit_is_not_told_though_it_is_still_written_down() -> None:
     facts = tuple(fact(number, expired_ms=number) for number in range(1, 6))
-    broker = Broker(Head(0, 0, Page(facts), (fact(2),)), (), kept_from_ms=4)
+    broker = Broker(Head(0, 0, SnapshotPage(facts), (fact(2),)), (), kept_from_ms=4)
 
     async def look() -> list[int]:
         found = await client(broker).found("t")
@@ -201,7 +201,7 @@ def test_answers_that_make_no_sense_are_not_believed() -> None:
     broker.answer = SnapshotsAnswer("topic")
     with pytest.raises(UnknownTopic):
         look(broker)
-    assert decode_page(encode_page(Page())) == Page()
+    assert decode_page(encode_page(SnapshotPage())) == SnapshotPage()
 
 
 def test_a_group_is_checked_as_well() -> None:

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 from tests.topics.stage import Fault, LoopClock, SteppedStore, Steps, VirtualLoop, World, make
 
-from lakelog.catalog.birth import TableBirths
-from lakelog.catalog.locations import Locations
-from lakelog.catalog.pointers import Pointer, Pointers
+from lakelog.catalog.create import TableBirths
+from lakelog.catalog.definition import Locations
+from lakelog.catalog.pointers import Pointers, TablePointer
 from lakelog.catalog.port import TableDefinition, TableName
 from lakelog.clock import SeededEntropy
 from lakelog.meta import keys
@@ -60,7 +60,7 @@ class Stage:
             found[pointer.name.table] = properties["lakelog.topic_id"]
         return found
 
-    async def put_table(self, name: str, topic_id: str) -> Pointer:
+    async def put_table(self, name: str, topic_id: str) -> TablePointer:
         entropy = SeededEntropy(topic_id)
         births = TableBirths(self.world.store, self.objects, self.world.clock, entropy)
         return await births.create(TableDefinition(TableName("lakelog", name), name, topic_id, "c"))

@@ -33,12 +33,11 @@ from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from pyiceberg.view import View
 
-from lakelog.catalog.bridge import Calls
 from lakelog.catalog.file_io import ObjectFileIO
 from lakelog.catalog.guard import refusal
-from lakelog.catalog.object_files import ObjectFiles
-from lakelog.catalog.pointers import ABSENT, Pointer, Pointers
+from lakelog.catalog.pointers import ABSENT, Pointers, TablePointer
 from lakelog.catalog.port import TableName
+from lakelog.catalog.threads import Calls, ObjectFiles
 from lakelog.model.failures import Conflict, Corrupt, NotFound, OutcomeUnknown, Unavailable
 from lakelog.objects.port import ObjectStore
 from lakelog.records.table_schema import FIELD_IDS
@@ -66,7 +65,7 @@ class BuiltinCatalog(MetastoreCatalog):
         self._calls = calls
         self._pointers = pointers
         self._owner = owner
-        self._loaded: dict[TableName, Pointer] = {}
+        self._loaded: dict[TableName, TablePointer] = {}
         self._files = ObjectFileIO(ObjectFiles(calls, objects, put_attempts=put_attempts))
 
     def _load_file_io(
@@ -148,8 +147,8 @@ class BuiltinCatalog(MetastoreCatalog):
         except OSError:
             return  # a collector finds what nothing names
 
-    def _current(self, name: TableName) -> tuple[Pointer, Table] | None:
-        before: Pointer | None = None
+    def _current(self, name: TableName) -> tuple[TablePointer, Table] | None:
+        before: TablePointer | None = None
         for _ in range(LOAD_ATTEMPTS):
             pointer = self._calls.read(lambda: self._pointers.get(name))
             if pointer is None:

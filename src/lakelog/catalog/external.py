@@ -4,7 +4,7 @@ Rules:
 
 - The catalog keeps the pointer, and nothing else: what PyIceberg writes goes through the object
   port, whatever file system the catalog or a table's property names.
-- Names are written as `names` says, except where the catalog takes any (REST). With
+- Names are written as `escape` says, except where the catalog takes any (REST). With
   `lakelog.table-names` one chooses: `verbatim`, or `escaped` as a REST front of Glue needs it.
 - A catalog's error is `Unavailable` where nothing was asked to change and `OutcomeUnknown` where
   something was, unless it says clearly that nothing did.
@@ -22,8 +22,15 @@ Glue takes its credentials from the environment or from `glue.access-key-id`,
 with the object store's own credentials, so that Glue itself needs no access to the bucket.
 `glue.skip-archive=true` (the default) keeps Glue from holding a version for every commit. SQL is
 tested; Glue and Hive were not run.
+
+Names of topics, for catalogs that know lower-case letters, digits and underscores alone: no two
+names become one, also where the catalog ignores case; and a name of lower-case words with single
+underscores between them stays as it is. Two underscores begin what stands for another character:
+`__d` is a dot, `__h` a hyphen, `__uo` a capital O, and `__s` an underscore that is followed by any
+of these.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -47,10 +54,8 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import Identifier, Properties
 
-from lakelog.catalog import names
-from lakelog.catalog.bridge import Calls
 from lakelog.catalog.file_io import ObjectFileIO
-from lakelog.catalog.object_files import ObjectFiles
+from lakelog.catalog.threads import Calls, ObjectFiles
 from lakelog.model.failures import (
     Corrupt,
     Failure,
@@ -66,6 +71,57 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table.sorting import SortOrder
     from requests import Session
+
+LENGTH_MAX: Final = 255
+"""Of a name in Glue, in Hive, and in PyIceberg's SQL tables."""
+
+_WORDS: Final = {".": "__d", "-": "__h"}
+_PLAIN: Final = re.compile(r"[a-z0-9]|_(?=[a-z0-9]|\Z)")
+_ESCAPED: Final = re.compile(r"([a-z0-9]|_(?=[a-z0-9]|\Z))|__(?:u([a-z])|([dhs]))")
+_LETTERS: Final = {"d": ".", "h": "-", "s": "_"}
+
+
+def escape(name: str) -> str:
+    """The name as such a catalog takes it; `Refused` when it is too long or no topic's."""
+    written = "".join(_escaped(name, place) for place in range(len(name)))
+    if not written or len(written) > LENGTH_MAX:
+        raise Refused(
+            f"{name!r}: is written as {len(written)} characters in this catalog, "
+            f"which takes 1 to {LENGTH_MAX}"
+        )
+    return written
+
+
+def unescape(text: str) -> str | None:
+    """The name that is written so, or None when no name is."""
+    if len(text) > LENGTH_MAX:
+        return None
+    letters = []
+    place = 0
+    while place < len(text):
+        found = _ESCAPED.match(text, place)
+        if found is None:
+            return None
+        plain, capital, other = found.groups()
+        letters.append(plain or (capital.upper() if capital else _LETTERS[other]))
+        place = found.end()
+    name = "".join(letters)
+    # Only what we write ourselves is ours: `__s` before a plain letter, for one, is not.
+    return name if name and escape(name) == text else None
+
+
+def _escaped(name: str, place: int) -> str:
+    letter = name[place]
+    if _PLAIN.match(name, place):
+        return letter
+    if letter == "_":
+        return "__s"
+    if "A" <= letter <= "Z":
+        return f"__u{letter.lower()}"
+    if letter not in _WORDS:
+        raise Refused(f"{name!r}: has {letter!r} in it, which no topic's name has")
+    return _WORDS[letter]
+
 
 NAMES_PROPERTY: Final = "lakelog.table-names"
 LOAD_ATTEMPTS: Final = 5
@@ -96,7 +152,7 @@ class TimedRestCatalog(RestCatalog):
         return session
 
 
-class Connections:
+class CatalogConnections:
     """The catalog of each thread: they are dear to open, and not all are made for two threads."""
 
     def __init__(
@@ -230,12 +286,12 @@ class ExternalCatalog:
                 found = self._inner.list_tables(self._written(namespace))
             except NoSuchNamespaceError:
                 return []
-        read = names.unescape if self._is_escaped else str
+        read = unescape if self._is_escaped else str
         ours = [read(identifier[-1]) for identifier in found]
         return [(space, name) for name in ours if name is not None]
 
     def _written(self, identifier: Identifier) -> Identifier:
-        return tuple(names.escape(part) if self._is_escaped else part for part in identifier)
+        return tuple(escape(part) if self._is_escaped else part for part in identifier)
 
     def _ours(self, identifier: Identifier, table: Table) -> Table:
         if _RUNS_CODE in table.properties:

@@ -8,7 +8,7 @@ import io
 
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStream
 
-from lakelog.catalog.object_files import ObjectFiles
+from lakelog.catalog.threads import ObjectFiles
 from lakelog.model.failures import Failure
 
 

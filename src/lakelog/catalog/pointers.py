@@ -22,7 +22,7 @@ ABSENT: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Pointer:
+class TablePointer:
     """A table, where its newest metadata is, and the version of the key that says so."""
 
     name: TableName
@@ -36,12 +36,12 @@ class Pointers:
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
 
-    async def get(self, name: TableName) -> Pointer | None:
+    async def get(self, name: TableName) -> TablePointer | None:
         """The table's pointer, or None."""
         found = await self._store.get(keys.table(name.namespace, name.table))
         return None if found is None else parse_pointer(found)
 
-    async def tables(self, namespace: str) -> list[Pointer]:
+    async def tables(self, namespace: str) -> list[TablePointer]:
         """All tables of a namespace, sorted by name."""
         return _sorted(await self._store.range(keys.tables(namespace)))
 
@@ -50,7 +50,7 @@ class Pointers:
         found = _sorted(await self._store.range(keys.TABLES))
         return sorted({pointer.name.namespace for pointer in found})
 
-    async def move(self, name: TableName, metadata_location: str, *, expect: int) -> Pointer:
+    async def move(self, name: TableName, metadata_location: str, *, expect: int) -> TablePointer:
         """Point to other metadata if the key still has the version `expect`, `ABSENT` for none.
 
         The location is one that was never pointed to before, so that finding it is proof.
@@ -61,7 +61,7 @@ class Pointers:
         for _ in range(ATTEMPTS):
             try:
                 version = await self._store.put(key, value, expect=expect)
-                return Pointer(name, metadata_location, version)
+                return TablePointer(name, metadata_location, version)
             except OutcomeUnknown as error:
                 unknown = error
             except Unavailable as error:
@@ -74,7 +74,7 @@ class Pointers:
                 return await self._landed(key, name, metadata_location)
         raise OutcomeUnknown(f"{name}: whether its pointer moved is unknown") from unknown
 
-    async def _landed(self, key: str, name: TableName, metadata_location: str) -> Pointer:
+    async def _landed(self, key: str, name: TableName, metadata_location: str) -> TablePointer:
         """Our own pointer, which an earlier attempt put; else nobody can say."""
         try:
             found = await self._store.get(key)
@@ -118,7 +118,7 @@ def encode_pointer(name: TableName, metadata_location: str) -> bytes:
     return json.dumps(fields, separators=(",", ":")).encode()
 
 
-def parse_pointer(found: KeyValue) -> Pointer:
+def parse_pointer(found: KeyValue) -> TablePointer:
     """The pointer in a key; `Corrupt` for anything that we did not write."""
     try:
         fields = json.loads(found.value)
@@ -132,8 +132,8 @@ def parse_pointer(found: KeyValue) -> Pointer:
     name = TableName(texts[0], texts[1])
     if keys.table(name.namespace, name.table) != found.key:
         raise Corrupt(f"{found.key}: holds the pointer of another table, {name}")
-    return Pointer(name, texts[2], found.version)
+    return TablePointer(name, texts[2], found.version)
 
 
-def _sorted(found: list[KeyValue]) -> list[Pointer]:
+def _sorted(found: list[KeyValue]) -> list[TablePointer]:
     return sorted((parse_pointer(one) for one in found), key=lambda pointer: pointer.name)

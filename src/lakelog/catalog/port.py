@@ -185,7 +185,7 @@ class DataFileView:
 
 
 @dataclass(frozen=True, slots=True)
-class Appended:
+class AppendResult:
     """What became of each advance of a round, by partition."""
 
     table: TableView
@@ -227,7 +227,7 @@ class Tables(Protocol):
         topic_id: str,
         commit_id: str,
         expect: str,
-    ) -> Appended:
+    ) -> AppendResult:
         """Add the files of all advances that the vector admits, in one commit, once.
 
         `Conflict` when the table's token is not `expect`; `NotFound` when there is no table, or

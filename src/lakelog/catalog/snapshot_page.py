@@ -56,7 +56,7 @@ class SnapshotFact:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class SnapshotPage:
     """Snapshots in the order in which they expired."""
 
     facts: tuple[SnapshotFact, ...] = ()
@@ -79,7 +79,7 @@ class Head:
     first: int = 0
     end: int = 0
     """The sealed pages are [first, end); some of the first may be deleted already."""
-    page: Page = Page()
+    page: SnapshotPage = SnapshotPage()
     """What expired last."""
     live: tuple[SnapshotFact, ...] = ()
     """What the table had when it was changed last; of a catalog that brokers do not keep."""
@@ -150,21 +150,23 @@ def remembered(head: Head, gone: Sequence[SnapshotFact]) -> tuple[bytes | None, 
     grown = replace(page, facts=(*page.facts, *fresh))
     if not page.facts or not _is_full(grown):
         return None, replace(head, page=grown)
-    return encode_page(page), replace(head, end=head.end + 1, page=Page(fresh, page.reached_after))
+    return encode_page(page), replace(
+        head, end=head.end + 1, page=SnapshotPage(fresh, page.reached_after)
+    )
 
 
-def _is_full(page: Page) -> bool:
+def _is_full(page: SnapshotPage) -> bool:
     size = len(encode_page(page))
     return size > (PAGE_BYTES if len(page.facts) > PAGE_FACTS else PAGE_BYTES_FULL)
 
 
-def without(page: Page, *, before_ms: int) -> Page:
+def without(page: SnapshotPage, *, before_ms: int) -> SnapshotPage:
     """The page without what expired before that time."""
     facts = tuple(one for one in page.facts if one.expired_ms >= before_ms)
-    return page if len(facts) == len(page.facts) else Page(facts, page.reached)
+    return page if len(facts) == len(page.facts) else SnapshotPage(facts, page.reached)
 
 
-def encode_page(page: Page) -> bytes:
+def encode_page(page: SnapshotPage) -> bytes:
     """The page as its key's value."""
     rows = []
     before: Mapping[int, int] = {}
@@ -191,7 +193,7 @@ def encode_page(page: Page) -> bytes:
     return zlib.compress(msgspec.msgpack.encode(_Page(FORMAT, page.reached, rows)), _LEVEL)
 
 
-def decode_page(value: bytes) -> Page:
+def decode_page(value: bytes) -> SnapshotPage:
     """The page in a value; `Corrupt` when it is none, `Refused` when a newer version wrote it."""
     found = _decoded(_unpacked(value), _Page)
     facts = []
@@ -213,12 +215,12 @@ def decode_page(value: bytes) -> Page:
             )
         )
         before = vector
-    return Page(tuple(facts), found.reached)
+    return SnapshotPage(tuple(facts), found.reached)
 
 
 def encode_head(head: Head) -> bytes:
     """The head as its key's value."""
-    page, live = encode_page(head.page), encode_page(Page(head.live))
+    page, live = encode_page(head.page), encode_page(SnapshotPage(head.live))
     return msgspec.msgpack.encode(_Head(FORMAT, head.first, head.end, page, live))
 
 

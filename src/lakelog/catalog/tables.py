@@ -13,14 +13,12 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from lakelog.catalog.bridge import Bridge, Calls
-from lakelog.catalog.definition import table_prefix
+from lakelog.catalog.definition import Locations, table_prefix
 from lakelog.catalog.history import SnapshotHistory
-from lakelog.catalog.locations import Locations
 from lakelog.catalog.pointers import Pointers
 from lakelog.catalog.port import (
     Advance,
-    Appended,
+    AppendResult,
     CatalogLimits,
     DataFileView,
     Replacement,
@@ -29,6 +27,7 @@ from lakelog.catalog.port import (
     TableName,
     TableView,
 )
+from lakelog.catalog.threads import Bridge, Calls
 from lakelog.clock import Clock
 from lakelog.meta.port import MetadataStore
 from lakelog.model.failures import Conflict, Failure, NotFound, OutcomeUnknown, Unavailable
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from lakelog.catalog.commit import AnyCatalog, Terms
-    from lakelog.catalog.external import Connections
+    from lakelog.catalog.external import CatalogConnections
 
 T = TypeVar("T")
 _log = logging.getLogger("lakelog.catalog")
@@ -78,15 +77,15 @@ def external_tables(
     """
     limits = limits or CatalogLimits()
     lock = Lock()
-    opened: list[Connections] = []
+    opened: list[CatalogConnections] = []
 
     def connect(calls: Calls) -> "AnyCatalog":
-        from lakelog.catalog.external import Connections  # noqa: PLC0415 - loads PyIceberg
+        from lakelog.catalog.external import CatalogConnections  # noqa: PLC0415 - loads PyIceberg
 
         with lock:
             if not opened:
                 attempts = limits.put_attempts
-                opened.append(Connections(properties, objects, put_attempts=attempts))
+                opened.append(CatalogConnections(properties, objects, put_attempts=attempts))
         return opened[0].connect(calls)
 
     def disconnect() -> None:
@@ -155,9 +154,11 @@ class PyIcebergTables:
         location = self._locations.location(table_prefix(definition))
 
         def work(calls: Calls) -> TableView:
-            from lakelog.catalog import commit, reach  # noqa: PLC0415 - loads PyIceberg
+            from lakelog.catalog import commit, live_files  # noqa: PLC0415 - loads PyIceberg
 
-            return reach.view_of(commit.create_table(self._connect(calls), definition, location))
+            return live_files.view_of(
+                commit.create_table(self._connect(calls), definition, location)
+            )
 
         return await self._settled(work)
 
@@ -165,13 +166,13 @@ class PyIcebergTables:
         """The table as it is now, or None."""
 
         def work(calls: Calls) -> TableView | None:
-            from lakelog.catalog import reach  # noqa: PLC0415 - only where tables are used
+            from lakelog.catalog import live_files  # noqa: PLC0415 - only where tables are used
 
             table = self._load(calls, name)
             if table is None:
                 return None
-            with reach.reading(table):
-                return reach.view_of(table)
+            with live_files.reading(table):
+                return live_files.view_of(table)
 
         return await self._run(work)
 
@@ -192,10 +193,10 @@ class PyIcebergTables:
         topic_id: str,
         commit_id: str,
         expect: str,
-    ) -> Appended:
+    ) -> AppendResult:
         """Add the files of all advances that the vector admits, in one commit, once."""
 
-        def work(calls: Calls) -> Appended:
+        def work(calls: Calls) -> AppendResult:
             from lakelog.catalog import commit  # noqa: PLC0415 - loads PyIceberg
 
             terms = self._terms(calls, name, topic_id, expect=expect, commit_id=commit_id)
@@ -243,11 +244,11 @@ class PyIcebergTables:
         """The data files with rows of these offsets, sorted; for a table ahead of the index."""
 
         def work(calls: Calls) -> list[DataFileView]:
-            from lakelog.catalog import reach  # noqa: PLC0415 - only where tables are used
+            from lakelog.catalog import live_files  # noqa: PLC0415 - only where tables are used
 
             table = self._there(calls, name)
-            with reach.reading(table):
-                return reach.files_of(
+            with live_files.reading(table):
+                return live_files.files_of(
                     table, self._locations, partition=partition, start=start, end=end
                 )
 
@@ -257,13 +258,13 @@ class PyIcebergTables:
         """The keys of all objects that any snapshot of the table needs; empty without a table."""
 
         def work(calls: Calls) -> frozenset[str]:
-            from lakelog.catalog import reach  # noqa: PLC0415 - only where tables are used
+            from lakelog.catalog import live_files  # noqa: PLC0415 - only where tables are used
 
             table = self._load(calls, name)
             if table is None:
                 return frozenset()
-            with reach.reading(table):
-                return reach.reachable_keys(table, self._locations)
+            with live_files.reading(table):
+                return live_files.reachable_keys(table, self._locations)
 
         return await self._run(work)
 

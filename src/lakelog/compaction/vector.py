@@ -11,7 +11,7 @@ by somebody else's commit. A file [start, end) planned when the vector said `exp
 
 `expected` is `start`, or less where the log has nothing for the table between the two: what was
 trimmed before it was compacted. The vector's text is the catalog's
-(`lakelog.catalog.offsets`).
+(`lakelog.catalog.offset_vector`).
 """
 
 from collections.abc import Iterable, Sequence

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from lakelog.catalog.bridge import Bridge, Calls
+from lakelog.catalog.definition import Locations
 from lakelog.catalog.guard import Field, refusal
-from lakelog.catalog.locations import Locations
-from lakelog.catalog.pointers import Pointer, Pointers
+from lakelog.catalog.pointers import Pointers, TablePointer
 from lakelog.catalog.port import CatalogLimits, TableName
+from lakelog.catalog.threads import Bridge, Calls
 from lakelog.clock import Clock
 from lakelog.meta.port import MetadataStore
 from lakelog.model.failures import Corrupt, NotFound, Refused, Unavailable
@@ -237,7 +237,7 @@ class IcebergTables:
     async def load(self, name: TableName) -> StoredTable | None:
         """The table at its newest metadata, or None."""
         async with asyncio.timeout(self._limits.read_s):
-            before: Pointer | None = None
+            before: TablePointer | None = None
             for _ in range(self._limits.load_attempts):
                 pointer = await self._pointers.get(name)
                 if pointer is None:
@@ -268,7 +268,7 @@ class IcebergTables:
     ) -> StoredTable:
         """Make the updates if the requirements hold, and return the table after it.
 
-        Fails as `lakelog.catalog.outside.commit_from_outside` does.
+        Fails as `lakelog.catalog.external_commits.commit_from_outside` does.
         """
         try:
             table = await self.load(name)
@@ -305,7 +305,7 @@ def _changing() -> "tuple[type[BuiltinCatalog], Callable[..., tuple[str, bytes]]
     """What changes tables, which takes more libraries than reading them."""
     try:
         from lakelog.catalog.builtin import BuiltinCatalog  # noqa: PLC0415 - loads PyIceberg
-        from lakelog.catalog.outside import commit_from_outside  # noqa: PLC0415 - the same
+        from lakelog.catalog.external_commits import commit_from_outside  # noqa: PLC0415 - the same
     except ImportError as error:
         raise Refused("changing tables needs more: pip install 'lakelog[tables]'") from error
     return BuiltinCatalog, commit_from_outside

@@ -18,7 +18,7 @@ from lakelog.broker.broker import Broker, BrokerOptions
 from lakelog.broker.call import Answer, Call, Later
 from lakelog.broker.fetch_sessions import FetchSessions
 from lakelog.broker.loop_turn import LoopTurn
-from lakelog.catalog.birth import TableBirths
+from lakelog.catalog.create import TableBirths
 from lakelog.clock import Clock, Entropy, Tasks, agreed_now_ms
 from lakelog.coordinator.coordinator import Coordinator
 from lakelog.coordinator.options import GroupOptions

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 from lakelog.catalog.history import SnapshotHistory
 from lakelog.catalog.port import TOPIC_ID_PROPERTY
-from lakelog.catalog.snapshot_page import Page, SnapshotFact, encode_page, facts_of, kept_from
+from lakelog.catalog.snapshot_page import (
+    SnapshotFact,
+    SnapshotPage,
+    encode_page,
+    facts_of,
+    kept_from,
+)
 from lakelog.clock import Clock
 from lakelog.meta.port import MetadataStore
 from lakelog.model.failures import Corrupt, Unavailable
@@ -88,7 +94,7 @@ class SnapshotIndex:
             topic_id=bytes(found.id),
             partition_count=len(found.streams()),
             kept_from_ms=kept_from(history_ms, now_ms=self._clock.now_ms()),
-            live=encode_page(Page(head.live if live is None else tuple(live))),
+            live=encode_page(SnapshotPage(head.live if live is None else tuple(live))),
             recent=encode_page(head.page),
             first=head.first,
             end=head.end,

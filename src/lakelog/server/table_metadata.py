@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
-from lakelog.catalog.locations import Locations
-from lakelog.catalog.offsets import parse_vector
-from lakelog.catalog.pointers import Pointer, Pointers
+from lakelog.catalog.definition import Locations
+from lakelog.catalog.offset_vector import parse_vector
+from lakelog.catalog.pointers import Pointers, TablePointer
 from lakelog.catalog.port import OFFSETS_PROPERTY, SnapshotView, TableName
 from lakelog.meta.port import MetadataStore
 from lakelog.model.failures import Corrupt, Failure
@@ -101,7 +101,7 @@ class TableReads:
         pointer = await self._pointers.get(TableName(self.namespace, topic))
         return TableFacts() if pointer is None else await self._read(pointer)
 
-    async def _read(self, pointer: Pointer) -> TableFacts:
+    async def _read(self, pointer: TablePointer) -> TableFacts:
         place = pointer.metadata_location
         known = self._known.get(pointer.name.table)
         if known is not None and known.metadata_location == place and known.error is None:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from lakelog.catalog.snapshot_page import Page, SnapshotFact, decode_page
+from lakelog.catalog.snapshot_page import SnapshotFact, SnapshotPage, decode_page
 from lakelog.http.client import BrokerClient
 from lakelog.http.snapshot_messages import (
     GROUP,
@@ -78,7 +78,7 @@ class Found:
         self._topic_id = answer.topic_id
         self._kept_from_ms = answer.kept_from_ms
         self._first, self._end = answer.first, answer.end
-        self._pages: deque[Page] = deque()
+        self._pages: deque[SnapshotPage] = deque()
         self._pages_next = 1
         self._take(decode_page(answer.recent))
 
@@ -121,7 +121,7 @@ class Found:
         # Who looks further back is likely to look even further.
         self._pages_next = min(self._pages_next * 2, PAGES_PER_QUESTION)
 
-    def _take(self, page: Page) -> list[SnapshotFact]:
+    def _take(self, page: SnapshotPage) -> list[SnapshotFact]:
         fresh = []
         for one in page.facts:
             is_known = one.snapshot_id in self.live or one.snapshot_id in self.expired

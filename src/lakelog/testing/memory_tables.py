@@ -7,14 +7,14 @@ the code that the real catalogs use; what is left out is everything that is writ
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from lakelog.catalog.offsets import advanced, format_vector, judge_all
+from lakelog.catalog.offset_vector import advanced, format_vector, judge_all
 from lakelog.catalog.port import (
     CLUSTER_ID_PROPERTY,
     OFFSETS_PROPERTY,
     TOPIC_ID_PROPERTY,
     TOPIC_PROPERTY,
     Advance,
-    Appended,
+    AppendResult,
     DataFileFacts,
     DataFileView,
     Replacement,
@@ -82,7 +82,7 @@ class MemoryTables:
         topic_id: str,
         commit_id: str,
         expect: str,
-    ) -> Appended:
+    ) -> AppendResult:
         """Add the files of all advances that the vector admits, in one commit, once."""
         table = self._table(name, topic_id=topic_id, expect=expect)
         judged = judge_all(table.vector, tuple(advances))
@@ -90,7 +90,7 @@ class MemoryTables:
             files = tuple(file for one in judged.fresh for file in one.files)
             vector = advanced(table.vector, judged.fresh)
             table = self._commit(table, "append", (*_files(table), *files), vector)
-        return Appended(
+        return AppendResult(
             table=_view(table),
             added=tuple(one.partition for one in judged.fresh),
             present=tuple(one.partition for one in judged.present),

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from lakelog.catalog.birth import TableBirths
+from lakelog.catalog.create import TableBirths
 from lakelog.catalog.port import TableDefinition, TableName
 from lakelog.meta import keys
 from lakelog.meta.port import MetadataStore

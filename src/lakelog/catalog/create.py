@@ -18,12 +18,12 @@ from lakelog.catalog.definition import (
     HEADER,
     PARTITION_FIELD_ID,
     TYPES,
+    Locations,
     owner_of,
     table_prefix,
     table_properties,
 )
-from lakelog.catalog.locations import Locations
-from lakelog.catalog.pointers import ABSENT, Pointer, Pointers
+from lakelog.catalog.pointers import ABSENT, Pointers, TablePointer
 from lakelog.catalog.port import TableDefinition, TableName
 from lakelog.clock import Clock, Entropy
 from lakelog.meta.port import MetadataStore
@@ -127,7 +127,7 @@ class TableBirths:
         found = await self._pointers.tables(namespace)
         return {pointer.name: self._owner(pointer) for pointer in found}
 
-    async def create(self, definition: TableDefinition) -> Pointer:
+    async def create(self, definition: TableDefinition) -> TablePointer:
         """Make the table of a topic, or find it made; `Refused` when the name is another's."""
         prefix = table_prefix(definition)
         if (found := await self._made(definition)) is not None:
@@ -163,13 +163,13 @@ class TableBirths:
         assert last is not None, "there is one attempt at least"
         raise last
 
-    async def _made(self, definition: TableDefinition) -> Pointer | None:
+    async def _made(self, definition: TableDefinition) -> TablePointer | None:
         found = await self._pointers.get(definition.name)
         if found is not None and self._owner(found) != definition.topic_id:
             raise Refused(f"{definition.name}: is the table of another topic")
         return found
 
-    def _owner(self, pointer: Pointer) -> str | None:
+    def _owner(self, pointer: TablePointer) -> str | None:
         return owner_of(pointer.name, pointer.metadata_location, self._locations)
 
     def _first(self, definition: TableDefinition, prefix: str) -> bytes:

@@ -36,7 +36,7 @@ from tests.catalog.replaced import (
 
 from lakelog.catalog.builtin import BuiltinCatalog
 from lakelog.catalog.commit import drop_table
-from lakelog.catalog.reach import token_of
+from lakelog.catalog.live_files import token_of
 from lakelog.catalog.tables import PyIcebergTables
 from lakelog.model.failures import Conflict, NotFound, OutcomeUnknown, Unavailable
 

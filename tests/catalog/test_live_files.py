@@ -4,7 +4,7 @@ import pytest
 from tests.catalog.kit import LOCATIONS, advance, appending, loaded, made, run
 
 from lakelog.catalog.builtin import BuiltinCatalog
-from lakelog.catalog.reach import files_of, reachable_keys, vector_of, view_of
+from lakelog.catalog.live_files import files_of, reachable_keys, vector_of, view_of
 from lakelog.model.failures import Corrupt
 
 

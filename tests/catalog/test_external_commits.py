@@ -13,8 +13,8 @@ from tests.catalog.kit import advance as one_advance
 from tests.profiles import examples
 
 from lakelog.catalog.builtin import BuiltinCatalog
+from lakelog.catalog.external_commits import commit_from_outside, numbered
 from lakelog.catalog.guard import Malformed
-from lakelog.catalog.outside import commit_from_outside, numbered
 from lakelog.catalog.port import TableName
 from lakelog.model.failures import (
     Conflict,

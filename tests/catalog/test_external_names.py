@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lakelog.catalog.names import LENGTH_MAX, escape, unescape
+from lakelog.catalog.external import LENGTH_MAX, escape, unescape
 from lakelog.model.failures import Refused
 
 TOPICS = st.text(

@@ -37,8 +37,8 @@ from tests.catalog.replaced import (
 from tests.profiles import examples
 
 from lakelog.catalog.builtin import BuiltinCatalog
+from lakelog.catalog.live_files import token_of
 from lakelog.catalog.port import DataFileFacts, Replacement
-from lakelog.catalog.reach import token_of
 from lakelog.model.failures import Conflict, Refused
 
 

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.catalog.kit import advance
 
-from lakelog.catalog.offsets import (
+from lakelog.catalog.offset_vector import (
     Fit,
-    Judged,
+    JudgedAdvance,
     advanced,
     format_vector,
     judge,
@@ -84,7 +84,7 @@ def test_a_round_is_sorted_by_what_is_to_be_done() -> None:
     one, two, three = advance(0, 5, 9), advance(1, 0, 5), advance(2, 1, 2)
     judged = judge_all({0: 5, 1: 7, 2: 0}, (three, two, one))
     reason = "the table holds offsets up to 0, [1, 2) does not follow it"
-    assert judged == Judged((one,), (two,), (Misfit(2, reason),))
+    assert judged == JudgedAdvance((one,), (two,), (Misfit(2, reason),))
     assert advanced({0: 5, 1: 7}, judged.fresh) == {0: 9, 1: 7}
 
 

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakelog.catalog.merging import FAN, FULL, manifests_to_merge
+from lakelog.catalog.pyiceberg_changes import FAN, FULL, manifests_to_merge
 
 COUNTS = st.lists(st.integers(0, 3 * FULL), max_size=40)
 

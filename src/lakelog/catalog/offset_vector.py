@@ -22,7 +22,7 @@ class Fit(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedAdvance:
     """The advances of a round by what is to be done with them."""
 
     fresh: tuple[Advance, ...]
@@ -61,7 +61,7 @@ def judge(vector: Mapping[int, int], advance: Advance) -> Fit | Misfit:
     return Misfit(advance.partition, f"the table holds {place}, {wanted} does not follow it")
 
 
-def judge_all(vector: Mapping[int, int], advances: tuple[Advance, ...]) -> Judged:
+def judge_all(vector: Mapping[int, int], advances: tuple[Advance, ...]) -> JudgedAdvance:
     """Sort the advances of a round, which has one at most for each partition."""
     partitions = [advance.partition for advance in advances]
     assert len(set(partitions)) == len(partitions), partitions
@@ -74,7 +74,7 @@ def judge_all(vector: Mapping[int, int], advances: tuple[Advance, ...]) -> Judge
                 fresh.append(advance)
             case Fit.PRESENT:
                 present.append(advance)
-    return Judged(tuple(fresh), tuple(present), tuple(misfits))
+    return JudgedAdvance(tuple(fresh), tuple(present), tuple(misfits))
 
 
 def advanced(vector: Mapping[int, int], advances: tuple[Advance, ...]) -> dict[int, int]:

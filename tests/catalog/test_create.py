@@ -27,9 +27,9 @@ from tests.catalog.kit import (
     run,
 )
 
-from lakelog.catalog.birth import TableBirths, first_metadata
+from lakelog.catalog.commit import iceberg_schema, partition_spec, sort_order
+from lakelog.catalog.create import TableBirths, first_metadata
 from lakelog.catalog.definition import table_properties
-from lakelog.catalog.facts import iceberg_schema, partition_spec, sort_order
 from lakelog.catalog.pointers import Pointers
 from lakelog.catalog.port import TableDefinition, TableName
 from lakelog.clock import SystemClock, SystemEntropy
@@ -268,7 +268,7 @@ def test_a_pointer_to_anywhere_is_nobodys() -> None:
 
 def test_a_broker_loads_no_library_for_it() -> None:
     script = (
-        "import sys, lakelog.catalog.birth\n"
+        "import sys, lakelog.catalog.create\n"
         "print([name for name in ('pyiceberg', 'pyarrow', 'pydantic') if name in sys.modules])"
     )
     done = subprocess.run(

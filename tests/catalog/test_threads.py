@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from tests.catalog.kit import run
 
-from lakelog.catalog.bridge import Bridge, Calls
+from lakelog.catalog.threads import Bridge, Calls
 from lakelog.clock import SystemClock
 from lakelog.model.failures import Corrupt, OutcomeUnknown, Unavailable
 

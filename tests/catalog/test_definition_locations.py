@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.catalog.locations import Locations
+from lakelog.catalog.definition import Locations
 from lakelog.model.failures import Refused
 
 FILES = Locations.below("file:///data/the%20log")

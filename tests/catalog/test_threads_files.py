@@ -3,8 +3,7 @@
 import pytest
 from tests.catalog.kit import Fault, FaultyObjects, Weather, memory, nth, run
 
-from lakelog.catalog.bridge import Bridge, Calls
-from lakelog.catalog.object_files import ObjectFiles
+from lakelog.catalog.threads import Bridge, Calls, ObjectFiles
 from lakelog.clock import SystemClock
 from lakelog.model.failures import NotFound, Refused, Unavailable
 

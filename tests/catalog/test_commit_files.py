@@ -11,9 +11,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from tests.catalog.kit import DEFINITION, facts, memory, run
 
-from lakelog.catalog.commit import create_table
+from lakelog.catalog.commit import column_ids, create_table, data_file, iceberg_schema
 from lakelog.catalog.definition import table_properties
-from lakelog.catalog.facts import column_ids, data_file, iceberg_schema
 from lakelog.catalog.port import DataFileFacts
 from lakelog.model.failures import Refused
 from lakelog.records.table_schema import FIELD_IDS, table_schema
