@@ -11,6 +11,7 @@ from functools import cache
 from tests.fuzz.domain import INTERESTING
 
 from lakelog.domain.group_pages import cut_group_pages, decode_group_page, encode_group_page
+from lakelog.groups.classic_members import topics_of
 from lakelog.groups.consumer import target_event
 from lakelog.groups.events import (
     Adopt,
@@ -31,7 +32,6 @@ from lakelog.groups.events import (
     encode_group_event,
 )
 from lakelog.groups.state import ConsumerGroup
-from lakelog.groups.subscriptions import topics_of
 from lakelog.groups.table import GroupTable
 from lakelog.model.failures import Corrupt
 from lakelog.model.ids import TopicId

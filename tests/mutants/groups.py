@@ -6,7 +6,7 @@ CLASSIC = (
     "tests/groups/test_classic.py",
     "tests/groups/test_classic_join.py",
     "tests/groups/test_classic_leave.py",
-    "tests/groups/test_classic_sync.py",
+    "tests/groups/test_classic_rebalance_sync.py",
 )
 CONSUMER = (
     "tests/groups/test_consumer.py",
@@ -26,7 +26,7 @@ COORDINATOR = (
 MACHINES: tuple[Plant, ...] = (
     plant(
         "Expire without holder, classic",
-        "groups/classic_leave.py",
+        "groups/classic.py",
         "if member.holder_epoch != event.holder_epoch:",
         "if False:",
         tests=CLASSIC,

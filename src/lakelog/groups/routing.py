@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from lakelog.groups import classic, consumer
+from lakelog.groups.classic_members import PROTOCOL_TYPE
 from lakelog.groups.events import (
     Adopt,
     Beat,
@@ -28,7 +29,6 @@ from lakelog.groups.events import (
 )
 from lakelog.groups.outcomes import Beaten, GroupOutcome, Joined, Judged, Left, OffsetsDeleted
 from lakelog.groups.state import ClassicGroup, ConsumerGroup, Group
-from lakelog.groups.subscriptions import PROTOCOL_TYPE
 from lakelog.model.errors import ErrorCode
 
 COMMIT_KNOWS_GROUPS: Final = 9

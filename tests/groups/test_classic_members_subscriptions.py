@@ -3,7 +3,7 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.groups.subscriptions import topics_of
+from lakelog.groups.classic_members import topics_of
 
 
 def subscription(*names: str, version: int = 3, tail: bytes = b"\xff\xff\xff\xff") -> bytes:
