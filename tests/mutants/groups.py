@@ -10,7 +10,7 @@ CLASSIC = (
 )
 CONSUMER = (
     "tests/groups/test_consumer.py",
-    "tests/groups/test_consumer_beat.py",
+    "tests/groups/test_consumer_heartbeat.py",
     "tests/groups/test_consumer_reconcile.py",
     "tests/groups/test_consumer_target.py",
 )

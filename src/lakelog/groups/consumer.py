@@ -10,9 +10,8 @@ from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
-from lakelog.groups.consumer_beat import beat
-from lakelog.groups.consumer_members import find_instance, put, remove
-from lakelog.groups.consumer_reconcile import is_reconciled
+from lakelog.groups.consumer_heartbeat import beat
+from lakelog.groups.consumer_reconcile import find_instance, is_reconciled, put, remove
 from lakelog.groups.consumer_target import (
     fingerprint,
     needs_target,

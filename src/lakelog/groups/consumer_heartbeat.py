@@ -9,9 +9,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from lakelog.groups.consumer_members import find_instance, put, remove
-from lakelog.groups.consumer_reconcile import reconcile
-from lakelog.groups.consumer_shares import is_within, listed
+from lakelog.groups.consumer_reconcile import (
+    find_instance,
+    is_within,
+    listed,
+    put,
+    reconcile,
+    remove,
+)
 from lakelog.groups.events import Beat
 from lakelog.groups.outcomes import Beaten
 from lakelog.groups.state import ConsumerGroup, ConsumerMember, MemberState, Shares

@@ -3,7 +3,7 @@
 import pytest
 from tests.groups.consumer_build import CLICKS, ORDERS, stable
 
-from lakelog.groups.consumer_shares import is_held, is_within, listed, reowned
+from lakelog.groups.consumer_reconcile import is_held, is_within, listed, reowned
 from lakelog.groups.state import ConsumerMember, Shares
 
 SHARES: Shares = {CLICKS: {1: 5, 0: 5}, ORDERS: {3: 2}}
