@@ -21,21 +21,25 @@ from lakelog.coordinator.asks import (
 from lakelog.coordinator.options import GroupOptions
 from lakelog.coordinator.ports import EqualSettings, SettingsBook
 from lakelog.groups import classic, consumer
-from lakelog.groups.answers import JoinAnswer, SyncAnswer
 from lakelog.groups.events import (
     Beat,
+    Beaten,
     CommitOffsets,
     GroupEvent,
+    GroupOutcome,
+    JoinAnswer,
+    Joined,
+    Judged,
     Leave,
+    Left,
     Sync,
+    SyncAnswer,
     TimedOut,
     decode_group_event,
     encode_group_event,
 )
-from lakelog.groups.outcomes import Beaten, GroupOutcome, Joined, Judged, Left
-from lakelog.groups.placement import group_domain
 from lakelog.groups.state import ClassicGroup, ConsumerGroup, Group, TimerKind
-from lakelog.groups.table import GroupTable
+from lakelog.groups.table import GroupTable, domain_index
 from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Unavailable
 from lakelog.model.ids import TopicId
@@ -67,7 +71,7 @@ class MemoryGroups:
     # What a broker asks.
 
     def table(self, group_id: str) -> GroupTable:
-        return self._tables[group_domain(group_id, len(self._tables))]
+        return self._tables[domain_index(group_id, len(self._tables))]
 
     def tables(self) -> Sequence[GroupTable]:
         return self._tables
@@ -76,7 +80,7 @@ class MemoryGroups:
         assert arrived_s > 0
         self.proofs.append(group_id)
         domains = range(len(self._tables))
-        asked = set(domains) if group_id is None else {group_domain(group_id, len(domains))}
+        asked = set(domains) if group_id is None else {domain_index(group_id, len(domains))}
         await asyncio.sleep(0)
         if asked & self.stale_domains:
             raise Unavailable("the store does not answer")

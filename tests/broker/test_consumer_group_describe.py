@@ -6,8 +6,8 @@ from tests.broker.group_stage import LONE, FixedCluster, GroupStage, run
 
 from lakelog.broker.call import CloseConnection
 from lakelog.broker.group_calls import NAMED_MAX
-from lakelog.groups.placement import group_domain
 from lakelog.groups.state import ConsumerGroup
+from lakelog.groups.table import domain_index
 from lakelog.model.failures import Unavailable
 from lakelog.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeAssignment,
@@ -141,7 +141,7 @@ def test_a_domain_that_cannot_be_proved_takes_no_other_groups_down() -> None:
         names = [f"group-{number}" for number in range(20)]
         found = await describe(stage, *names)
         assert {one.group_id: one.error_code for one in found} == {
-            name: 15 if group_domain(name, 4) == 3 else 69 for name in names
+            name: 15 if domain_index(name, 4) == 3 else 69 for name in names
         }
 
     run(scenario())

@@ -6,7 +6,7 @@ from tests.broker.group_stage import GroupStage, run
 from lakelog.broker.call import CloseConnection, Later
 from lakelog.broker.lookup import PARTITIONS_MAX
 from lakelog.groups.events import Beat
-from lakelog.groups.settings import GroupSettings
+from lakelog.groups.state import GroupSettings
 from lakelog.model.ids import ZERO_TOPIC_ID
 from lakelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 

@@ -6,7 +6,7 @@ from tests.broker.offset_requests import commit, commit_request, offset
 
 from lakelog.broker.call import CloseConnection
 from lakelog.broker.group_calls import NAMED_MAX
-from lakelog.groups.placement import group_domain
+from lakelog.groups.table import domain_index
 from lakelog.wire.messages.describe_groups import (
     DescribedGroupMember,
     DescribeGroupsDescribedGroup,
@@ -113,7 +113,7 @@ def test_a_domain_that_cannot_be_proved_takes_no_other_groups_down() -> None:
         names = [f"group-{number}" for number in range(20)]
         found = await describe(stage, *names)
         assert {one.group_id: one.error_code for one in found} == {
-            name: 15 if group_domain(name, 4) == 1 else 69 for name in names
+            name: 15 if domain_index(name, 4) == 1 else 69 for name in names
         }
 
     run(scenario())

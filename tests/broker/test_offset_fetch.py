@@ -17,7 +17,7 @@ from lakelog.broker.call import CloseConnection
 from lakelog.broker.group_calls import NAMED_MAX
 from lakelog.broker.lookup import PARTITIONS_MAX
 from lakelog.groups.events import CommitOffsets
-from lakelog.groups.placement import group_domain
+from lakelog.groups.table import domain_index
 from lakelog.model.failures import Unavailable
 from lakelog.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -217,7 +217,7 @@ def test_a_domain_that_cannot_be_proved_takes_no_other_groups_down() -> None:
         )
         answer = await stage.ask(request, OffsetFetchResponse, 9)
         codes = {group.group_id: group.error_code for group in answer.groups}
-        assert codes == {name: 16 if group_domain(name, 4) == 2 else 0 for name in names}
+        assert codes == {name: 16 if domain_index(name, 4) == 2 else 0 for name in names}
         assert set(codes.values()) == {0, 16}
         assert len(stage.groups.proofs) == 4
 

@@ -16,12 +16,9 @@ from lakelog.domain.events import Event, GroupChange
 from lakelog.domain.options import DomainOptions
 from lakelog.domain.replica import Identity, Replica
 from lakelog.domain.state import LEVEL_MAX
-from lakelog.groups.answers import JoinAnswer, SyncAnswer
-from lakelog.groups.events import CommitOffsets, GroupEvent
-from lakelog.groups.outcomes import Beaten
+from lakelog.groups.events import Beaten, CommitOffsets, GroupEvent, JoinAnswer, SyncAnswer
 from lakelog.groups.parts import GroupPart
-from lakelog.groups.settings import GroupSettings
-from lakelog.groups.state import ClassicGroup, ConsumerGroup, Group
+from lakelog.groups.state import ClassicGroup, ConsumerGroup, Group, GroupSettings
 from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.model.errors import ErrorCode
 from lakelog.model.ids import TopicId

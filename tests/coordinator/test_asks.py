@@ -16,7 +16,7 @@ from lakelog.coordinator.asks import (
     needs_id_first,
 )
 from lakelog.coordinator.options import GroupOptions
-from lakelog.groups.settings import GroupSettings
+from lakelog.groups.state import GroupSettings
 from lakelog.model.errors import ErrorCode
 
 OPTIONS = GroupOptions()

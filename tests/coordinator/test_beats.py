@@ -5,8 +5,7 @@ from dataclasses import replace
 
 from tests.coordinator.stage import TOPIC, Broker, Stage, beat_ask, play
 
-from lakelog.groups.events import Beat, Expire, Target
-from lakelog.groups.outcomes import Beaten
+from lakelog.groups.events import Beat, Beaten, Expire, Target
 from lakelog.model.errors import ErrorCode
 
 SESSION_S = 45.0

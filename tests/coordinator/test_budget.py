@@ -19,9 +19,8 @@ from tests.coordinator.stage import (
 )
 
 from lakelog.coordinator.options import GroupOptions
-from lakelog.groups.events import DeleteGroup, Target
-from lakelog.groups.outcomes import Left
-from lakelog.groups.sizes import OFFSET_BYTES, group_bytes, member_bytes
+from lakelog.groups.events import DeleteGroup, Left, Target
+from lakelog.groups.table import OFFSET_BYTES, group_bytes, member_bytes
 from lakelog.model.errors import ErrorCode
 
 ID = bytes(TOPIC)

@@ -21,7 +21,7 @@ from tests.coordinator.stage import (
 )
 
 from lakelog.coordinator.options import GroupOptions
-from lakelog.groups.answers import JoinAnswer
+from lakelog.groups.events import JoinAnswer
 from lakelog.model.errors import ErrorCode
 from lakelog.testing.faulty import Faults
 from lakelog.testing.simulation import Dice

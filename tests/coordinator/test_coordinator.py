@@ -15,8 +15,7 @@ from tests.coordinator.stage import (
 )
 
 from lakelog.coordinator.options import GroupOptions
-from lakelog.groups.events import DeleteGroup
-from lakelog.groups.outcomes import Judged
+from lakelog.groups.events import DeleteGroup, Judged
 from lakelog.model.errors import ErrorCode
 
 GOING = ErrorCode.NOT_COORDINATOR

@@ -14,9 +14,7 @@ from tests.coordinator.stage import (
 )
 
 from lakelog.coordinator.options import GroupOptions
-from lakelog.groups.answers import JoinAnswer
-from lakelog.groups.events import Join, Sync
-from lakelog.groups.outcomes import Left
+from lakelog.groups.events import Join, JoinAnswer, Left, Sync
 from lakelog.groups.state import ClassicState
 from lakelog.model.errors import ErrorCode
 

@@ -10,8 +10,7 @@ from lakelog.domain.events import Barrier, Genesis, GroupChange, Hello, Kind, Up
 from lakelog.domain.machine import apply
 from lakelog.domain.outcomes import Done, GroupJudged, Outcome
 from lakelog.domain.state import DomainState
-from lakelog.groups.events import CommitOffsets
-from lakelog.groups.outcomes import Judged
+from lakelog.groups.events import CommitOffsets, Judged
 from lakelog.groups.parts import PARTS_LEVEL, GroupPart, event_parts
 from lakelog.model.errors import ErrorCode
 

@@ -1,8 +1,18 @@
 """Classic groups in a few words: events with defaults, and groups brought to a state by events."""
 
 from lakelog.groups.classic import step, timers
-from lakelog.groups.events import Adopt, CommitOffsets, Expire, Join, Leave, Sync, TimedOut
-from lakelog.groups.outcomes import GroupOutcome, Joined, Judged
+from lakelog.groups.events import (
+    Adopt,
+    CommitOffsets,
+    Expire,
+    GroupOutcome,
+    Join,
+    Joined,
+    Judged,
+    Leave,
+    Sync,
+    TimedOut,
+)
 from lakelog.groups.state import ClassicGroup, ClassicState, TimerKind
 from lakelog.model.errors import ErrorCode
 

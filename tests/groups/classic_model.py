@@ -10,10 +10,21 @@ import msgspec
 from msgspec.structs import replace
 from tests.groups.classic_build import Event, join_of, leave_of, sync_of
 
-from lakelog.groups.answers import JoinAnswer, SyncAnswer
 from lakelog.groups.classic import answer_join, answer_sync, step, timers
-from lakelog.groups.events import Adopt, Expire, Join, Leave, Sync, TimedOut
-from lakelog.groups.outcomes import GroupOutcome, Joined, Judged, Left
+from lakelog.groups.events import (
+    Adopt,
+    Expire,
+    GroupOutcome,
+    Join,
+    JoinAnswer,
+    Joined,
+    Judged,
+    Leave,
+    Left,
+    Sync,
+    SyncAnswer,
+    TimedOut,
+)
 from lakelog.groups.state import ClassicGroup, ClassicState, TimerKind
 from lakelog.model.errors import ErrorCode
 

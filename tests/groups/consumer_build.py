@@ -10,8 +10,7 @@ from typing import TypedDict, Unpack
 import msgspec
 
 from lakelog.groups.consumer import ConsumerEvent, step, target_event
-from lakelog.groups.events import Beat, CommitOffsets, Owned, Target
-from lakelog.groups.outcomes import Beaten, GroupOutcome
+from lakelog.groups.events import Beat, Beaten, CommitOffsets, GroupOutcome, Owned, Target
 from lakelog.groups.state import ConsumerGroup, ConsumerMember, MemberState, Shares
 from lakelog.model.errors import ErrorCode
 from lakelog.model.ids import TopicId

@@ -4,8 +4,7 @@ from dataclasses import dataclass, field
 
 from tests.groups.consumer_build import REBALANCE_MS, Fields, beat_of
 
-from lakelog.groups.events import Beat, Owned
-from lakelog.groups.outcomes import Beaten
+from lakelog.groups.events import Beat, Beaten, Owned
 from lakelog.model.errors import ErrorCode
 
 REJOIN = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})

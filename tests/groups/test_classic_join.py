@@ -15,8 +15,7 @@ from tests.groups.classic_build import (
 )
 
 from lakelog.groups.classic import answer_join, step
-from lakelog.groups.events import TimedOut
-from lakelog.groups.outcomes import Joined
+from lakelog.groups.events import Joined, TimedOut
 from lakelog.groups.state import ClassicGroup, ClassicState, TimerKind
 from lakelog.model.errors import ErrorCode
 

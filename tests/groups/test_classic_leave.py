@@ -13,8 +13,7 @@ from tests.groups.classic_build import (
 )
 
 from lakelog.groups.classic import answer_join, step
-from lakelog.groups.events import Adopt, Expire
-from lakelog.groups.outcomes import Left
+from lakelog.groups.events import Adopt, Expire, Left
 from lakelog.groups.state import ClassicGroup, ClassicState
 from lakelog.model.errors import ErrorCode
 

@@ -18,8 +18,7 @@ from tests.groups.classic_model import (
 from tests.profiles import examples
 
 from lakelog.groups.classic import answer_join, answer_sync, judge_heartbeat
-from lakelog.groups.events import Expire
-from lakelog.groups.outcomes import Joined, Judged
+from lakelog.groups.events import Expire, Joined, Judged
 from lakelog.groups.state import ClassicState
 from lakelog.model.errors import ErrorCode
 

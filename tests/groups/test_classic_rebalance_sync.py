@@ -15,11 +15,9 @@ from tests.groups.classic_build import (
     sync_of,
 )
 
-from lakelog.groups.answers import SyncAnswer
 from lakelog.groups.classic import answer_sync, step, timers
-from lakelog.groups.classic_parts import sync_parts
-from lakelog.groups.events import Sync, TimedOut, encode_group_event
-from lakelog.groups.outcomes import Judged
+from lakelog.groups.events import Judged, Sync, SyncAnswer, TimedOut, encode_group_event
+from lakelog.groups.parts import sync_parts
 from lakelog.groups.state import ClassicGroup, ClassicState, TimerKind
 from lakelog.model.errors import ErrorCode
 

@@ -32,14 +32,15 @@ from lakelog.groups.consumer import (
 from lakelog.groups.events import (
     Adopt,
     Expire,
+    Judged,
     Leave,
+    Left,
     Resolved,
     TimedOut,
     TopicsChanged,
     decode_group_event,
     encode_group_event,
 )
-from lakelog.groups.outcomes import Judged, Left
 from lakelog.groups.state import ConsumerGroup, Group, TimerKind
 from lakelog.model.errors import ErrorCode
 

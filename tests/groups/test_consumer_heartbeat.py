@@ -17,8 +17,7 @@ from tests.groups.consumer_build import (
 )
 
 from lakelog.groups.consumer import needs_target, step
-from lakelog.groups.events import Adopt, Resolved
-from lakelog.groups.outcomes import Beaten
+from lakelog.groups.events import Adopt, Beaten, Resolved
 from lakelog.groups.state import ConsumerGroup, MemberState
 from lakelog.model.errors import ErrorCode
 

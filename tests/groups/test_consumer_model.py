@@ -37,8 +37,17 @@ from lakelog.groups.consumer import (
     timers,
     unresolved,
 )
-from lakelog.groups.events import Adopt, Beat, Expire, Leave, Resolved, TimedOut, TopicsChanged
-from lakelog.groups.outcomes import Beaten, GroupOutcome
+from lakelog.groups.events import (
+    Adopt,
+    Beat,
+    Beaten,
+    Expire,
+    GroupOutcome,
+    Leave,
+    Resolved,
+    TimedOut,
+    TopicsChanged,
+)
 from lakelog.groups.state import ConsumerGroup
 from lakelog.model.ids import TopicId
 

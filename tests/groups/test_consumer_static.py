@@ -15,8 +15,7 @@ from tests.groups.consumer_build import (
 )
 
 from lakelog.groups.consumer import judge_commit, state_name, target_event
-from lakelog.groups.events import Expire
-from lakelog.groups.outcomes import Beaten
+from lakelog.groups.events import Beaten, Expire
 from lakelog.groups.state import ConsumerGroup, MemberState
 from lakelog.model.errors import ErrorCode
 

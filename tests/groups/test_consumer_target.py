@@ -16,8 +16,7 @@ from tests.groups.consumer_build import (
 )
 
 from lakelog.groups.consumer import fingerprint, preferred_assignor, target_event
-from lakelog.groups.events import Resolved, Target
-from lakelog.groups.outcomes import Judged
+from lakelog.groups.events import Judged, Resolved, Target
 from lakelog.groups.state import ConsumerGroup
 from lakelog.model.errors import ErrorCode
 from lakelog.model.ids import TopicId

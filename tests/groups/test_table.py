@@ -9,21 +9,26 @@ from lakelog.domain.group_pages import cut_group_pages, decode_group_page, encod
 from lakelog.groups.events import (
     Adopt,
     Beat,
+    Beaten,
     CommitOffsets,
     DeleteGroup,
     DeleteOffsets,
     Expire,
     ExpireOffsets,
     GroupEvent,
+    GroupOutcome,
     Join,
+    Joined,
+    Judged,
     Leave,
+    Left,
+    OffsetsDeleted,
     Resolved,
     Sync,
     Target,
     TimedOut,
     TopicsChanged,
 )
-from lakelog.groups.outcomes import Beaten, GroupOutcome, Joined, Judged, Left, OffsetsDeleted
 from lakelog.groups.state import ClassicGroup, ClassicState, ConsumerGroup
 from lakelog.groups.table import GroupTable
 from lakelog.model.errors import ErrorCode

@@ -14,11 +14,16 @@ from lakelog.domain.machine import apply_record
 from lakelog.domain.outcomes import GroupJudged, Ignored
 from lakelog.domain.state import LEVEL_MAX, DomainState
 from lakelog.domain.vault import Pointer
-from lakelog.groups.events import CommitOffsets, Expire, ExpireOffsets, GroupEvent
-from lakelog.groups.outcomes import GroupOutcome, Judged
-from lakelog.groups.placement import group_domain
+from lakelog.groups.events import (
+    CommitOffsets,
+    Expire,
+    ExpireOffsets,
+    GroupEvent,
+    GroupOutcome,
+    Judged,
+)
 from lakelog.groups.state import ClassicGroup, ConsumerGroup, Group
-from lakelog.groups.table import GroupTable
+from lakelog.groups.table import GroupTable, domain_index
 from lakelog.meta import keys
 from lakelog.model.errors import ErrorCode
 from lakelog.testing.faulty import Journal, Mutation
@@ -111,7 +116,7 @@ class GroupAuditor:
                     one.tenure = -1  # once is enough
 
     def _state(self, group_id: str) -> DomainState:
-        return self.states[group_domain(group_id, len(self.states))]
+        return self.states[domain_index(group_id, len(self.states))]
 
     def _hear(self, mutation: Mutation) -> None:
         if mutation.kind == "append":

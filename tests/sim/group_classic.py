@@ -8,7 +8,7 @@ from tests.sim.group_clients import AWAY, Member
 from tests.sim.group_world import GroupWorld
 
 from lakelog.coordinator.asks import JoinAsk, SyncAsk
-from lakelog.groups.answers import JoinAnswer
+from lakelog.groups.events import JoinAnswer
 from lakelog.model.errors import ErrorCode
 from lakelog.testing.group_history import Beaten, Given, Place, Told
 

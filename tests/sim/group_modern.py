@@ -6,8 +6,8 @@ from tests.sim.group_clients import AWAY, Member
 from tests.sim.group_world import GroupWorld
 
 from lakelog.coordinator.asks import BeatAsk
+from lakelog.groups.events import Beaten as BeatAnswer
 from lakelog.groups.events import Owned
-from lakelog.groups.outcomes import Beaten as BeatAnswer
 from lakelog.model.errors import ErrorCode
 from lakelog.testing.group_history import Beaten, Place
 

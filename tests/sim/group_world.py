@@ -11,8 +11,8 @@ from lakelog.coordinator.coordinator import Coordinator
 from lakelog.coordinator.options import GroupOptions
 from lakelog.domain.options import DomainOptions
 from lakelog.domain.replica import Identity, Replica
-from lakelog.groups.placement import group_domain
 from lakelog.groups.state import CommittedOffset, Group
+from lakelog.groups.table import domain_index
 from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.meta.port import MetadataLog
 from lakelog.model.failures import Failure
@@ -294,7 +294,7 @@ class GroupBroker:
         return dict(self.coordinator.table(group_id).offsets.get(group_id, {}))
 
     def replica_of(self, group_id: str) -> Replica:
-        return self.replicas[group_domain(group_id, len(self.replicas))]
+        return self.replicas[domain_index(group_id, len(self.replicas))]
 
     def learn_topics(self) -> None:
         """Hear of the topics as they are now, some time later."""

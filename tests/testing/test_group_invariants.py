@@ -13,11 +13,11 @@ from lakelog.groups.events import (
     Expire,
     ExpireOffsets,
     GroupEvent,
+    Judged,
     Leave,
     Target,
     TimedOut,
 )
-from lakelog.groups.outcomes import Judged
 from lakelog.groups.state import (
     ClassicGroup,
     ClassicMember,

@@ -1,6 +1,6 @@
 import pytest
 
-from lakelog.groups.settings import GroupSettings
+from lakelog.groups.state import GroupSettings
 from lakelog.topics.broker_settings import (
     DEFINITIONS,
     READ_ONLY,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.topics.stage import Fault, SteppedStore, Steps, VirtualLoop, World, run
 
-from lakelog.groups.settings import GroupSettings
+from lakelog.groups.state import GroupSettings
 from lakelog.meta import keys
 from lakelog.meta.port import KeyValue
 from lakelog.model.failures import Conflict, Corrupt, Failure, Unavailable

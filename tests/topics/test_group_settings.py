@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from lakelog.coordinator.options import GroupOptions
 from lakelog.coordinator.ports import default_settings
-from lakelog.groups.settings import GroupSettings
+from lakelog.groups.state import GroupSettings
 from lakelog.topics.failures import InvalidConfig
 from lakelog.topics.group_settings import (
     ASSIGNMENT_INTERVAL,

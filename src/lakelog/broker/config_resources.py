@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from lakelog.broker.describe_topic_partitions import PARTITIONS_MAX
 from lakelog.broker.fetch import RESPONSE_BYTES_MAX
 from lakelog.broker.fetch_sessions import SESSIONS_MAX
-from lakelog.groups.settings import GroupSettings
+from lakelog.groups.state import GroupSettings
 from lakelog.topics.broker_settings import DEFINITIONS as BROKER_DEFINITIONS
 from lakelog.topics.config_values import ConfigSource, ConfigType, show
 from lakelog.topics.configs import Definition

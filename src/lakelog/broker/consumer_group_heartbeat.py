@@ -15,8 +15,7 @@ from lakelog.broker.call import Answer, Call, Endpoint, Later
 from lakelog.broker.group_calls import answered, client_host, client_id
 from lakelog.broker.lookup import check_count
 from lakelog.coordinator.asks import BeatAsk
-from lakelog.groups.events import Owned
-from lakelog.groups.outcomes import Beaten
+from lakelog.groups.events import Beaten, Owned
 from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatAssignment,

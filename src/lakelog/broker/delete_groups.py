@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from lakelog.broker.call import Answer, Call, Endpoint, Later
 from lakelog.broker.group_calls import answered, check_named
-from lakelog.groups.events import DeleteGroup
-from lakelog.groups.outcomes import GroupOutcome, Judged
+from lakelog.groups.events import DeleteGroup, GroupOutcome, Judged
 from lakelog.model.errors import ErrorCode
 from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.delete_groups import (

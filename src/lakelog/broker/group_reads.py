@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from lakelog.broker.call import Call
-from lakelog.groups.placement import group_domain
 from lakelog.groups.state import ClassicGroup, ClassicState, Group
+from lakelog.groups.table import domain_index
 from lakelog.model.failures import Failure
 from lakelog.model.ids import TopicId
 
@@ -41,7 +41,7 @@ async def unproven(broker: "Broker", call: Call, group_ids: Iterable[str]) -> fr
     """The groups among these whose state cannot be shown to be current."""
     by_domain: dict[int, list[str]] = {}
     for group_id in group_ids:
-        domain = group_domain(group_id, broker.cluster.domains)
+        domain = domain_index(group_id, broker.cluster.domains)
         by_domain.setdefault(domain, []).append(group_id)
     same_domain = list(by_domain.values())
     proved = await asyncio.gather(*(is_proved(broker, call, ids[0]) for ids in same_domain))

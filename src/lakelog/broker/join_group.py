@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from lakelog.broker.call import Answer, Call, Endpoint, Later
 from lakelog.broker.group_calls import answered, check_named, client_host, client_id
 from lakelog.coordinator.asks import JoinAsk
-from lakelog.groups.answers import JoinAnswer
+from lakelog.groups.events import JoinAnswer
 from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.join_group import (
     JoinGroupRequest,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from lakelog.broker.call import Answer, Call, Endpoint, Later
 from lakelog.broker.group_calls import answered, check_named
-from lakelog.groups.outcomes import Left
+from lakelog.groups.events import Left
 from lakelog.model.errors import ErrorCode
 from lakelog.wire.apis import ApiKey
 from lakelog.wire.lift import lift, lower

@@ -12,8 +12,7 @@ from lakelog.broker.call import Answer, Call, Endpoint, Later
 from lakelog.broker.errors import Attempt
 from lakelog.broker.group_calls import answered
 from lakelog.broker.lookup import TopicFinder, check_count
-from lakelog.groups.events import DeleteOffsets
-from lakelog.groups.outcomes import GroupOutcome, OffsetsDeleted
+from lakelog.groups.events import DeleteOffsets, GroupOutcome, OffsetsDeleted
 from lakelog.model.errors import ErrorCode
 from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.offset_delete import (

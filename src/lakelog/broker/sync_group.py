@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from lakelog.broker.call import Answer, Call, Endpoint, Later
 from lakelog.broker.group_calls import answered, check_named, client_host, client_id
 from lakelog.coordinator.asks import SyncAsk
-from lakelog.groups.answers import SyncAnswer
+from lakelog.groups.events import SyncAnswer
 from lakelog.model.errors import ErrorCode
 from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse

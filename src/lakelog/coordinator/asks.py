@@ -12,10 +12,9 @@ from typing import Final
 import msgspec
 
 from lakelog.coordinator.options import GroupOptions
-from lakelog.groups.events import Beat, Join, Owned
-from lakelog.groups.outcomes import Beaten
+from lakelog.groups.events import Beat, Beaten, Join, Owned
 from lakelog.groups.patterns import PatternError, compile_pattern
-from lakelog.groups.settings import GroupSettings
+from lakelog.groups.state import GroupSettings
 from lakelog.model.errors import ErrorCode
 
 MEMBER_ID_REQUIRED_SINCE: Final = 4

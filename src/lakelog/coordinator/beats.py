@@ -18,8 +18,7 @@ from lakelog.coordinator.desk import Desk
 from lakelog.coordinator.outbox import Heard
 from lakelog.coordinator.owner import Owner
 from lakelog.groups.consumer import needs_target
-from lakelog.groups.events import Beat
-from lakelog.groups.outcomes import Beaten
+from lakelog.groups.events import Beat, Beaten
 from lakelog.groups.state import ConsumerGroup
 from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Unavailable

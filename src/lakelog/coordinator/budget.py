@@ -16,18 +16,18 @@ from lakelog.clock import Clock
 from lakelog.coordinator.changes import Change
 from lakelog.coordinator.options import GroupOptions
 from lakelog.groups.events import Beat, CommitOffsets, GroupEvent, Join, Resolved, Sync, Target
-from lakelog.groups.sizes import (
+from lakelog.groups.state import ClassicMember, ConsumerMember, Group
+from lakelog.groups.table import (
     GROUP_BYTES,
     MEMBER_BYTES,
     OFFSET_BYTES,
+    GroupTable,
     group_bytes,
     member_bytes,
     names_bytes,
     protocols_bytes,
     target_bytes,
 )
-from lakelog.groups.state import ClassicMember, ConsumerMember, Group
-from lakelog.groups.table import GroupTable
 from lakelog.model.errors import ErrorCode
 from lakelog.telemetry import Metrics
 from lakelog.telemetry import event as log_event

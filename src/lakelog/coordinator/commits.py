@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from lakelog.coordinator.desk import Desk
 from lakelog.coordinator.outbox import Heard
 from lakelog.domain.event_queue import EVENT_BYTES_MAX
-from lakelog.groups.events import CommitOffsets, encode_group_event
-from lakelog.groups.outcomes import Judged
+from lakelog.groups.events import CommitOffsets, Judged, encode_group_event
 from lakelog.groups.state import ClassicGroup
 from lakelog.model.errors import ErrorCode
 from lakelog.telemetry import Count

@@ -34,12 +34,9 @@ from lakelog.coordinator.retention import Retention
 from lakelog.coordinator.tally import Tally
 from lakelog.coordinator.watch import Watch
 from lakelog.domain.replica import Replica
-from lakelog.groups.answers import JoinAnswer, SyncAnswer
-from lakelog.groups.events import CommitOffsets, GroupEvent
-from lakelog.groups.outcomes import Beaten, Left
-from lakelog.groups.placement import group_domain
+from lakelog.groups.events import Beaten, CommitOffsets, GroupEvent, JoinAnswer, Left, SyncAnswer
 from lakelog.groups.state import Group
-from lakelog.groups.table import GroupTable
+from lakelog.groups.table import GroupTable, domain_index
 from lakelog.log.levels import Registered
 from lakelog.model.errors import ErrorCode
 from lakelog.telemetry import Metrics
@@ -243,14 +240,14 @@ class Coordinator:
 
     def _desk(self, group_id: str) -> Desk:
         desks = self._desks
-        return desks[0] if len(desks) == 1 else desks[group_domain(group_id, len(desks))]
+        return desks[0] if len(desks) == 1 else desks[domain_index(group_id, len(desks))]
 
     def _group(self, group_id: str) -> Group | None:
         return self._desk(group_id).group(group_id)
 
     def _renew(self, group_id: str, member_id: str) -> None:
         watches = self._watches
-        domain = 0 if len(watches) == 1 else group_domain(group_id, len(watches))
+        domain = 0 if len(watches) == 1 else domain_index(group_id, len(watches))
         watches[domain].renew(group_id, member_id)
 
     async def _forget_issued(self) -> None:

@@ -25,11 +25,19 @@ from lakelog.coordinator.options import GroupOptions
 from lakelog.coordinator.outbox import AnswerT, Heard
 from lakelog.coordinator.parked import ParkedJoin, ParkedSync, Parking
 from lakelog.coordinator.sessions import MemberKey
-from lakelog.groups.answers import JoinAnswer, SyncAnswer
 from lakelog.groups.classic import judge_heartbeat
-from lakelog.groups.classic_parts import sync_parts
-from lakelog.groups.events import Adopt, Join, Leave, Sync
-from lakelog.groups.outcomes import Joined, Judged, Left
+from lakelog.groups.events import (
+    Adopt,
+    Join,
+    JoinAnswer,
+    Joined,
+    Judged,
+    Leave,
+    Left,
+    Sync,
+    SyncAnswer,
+)
+from lakelog.groups.parts import sync_parts
 from lakelog.groups.state import ClassicGroup, Group
 from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Unavailable

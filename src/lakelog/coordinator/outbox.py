@@ -19,8 +19,7 @@ from lakelog.domain.event_queue import EventTooLarge
 from lakelog.domain.events import GroupChange
 from lakelog.domain.outcomes import GroupJudged, Outcome
 from lakelog.domain.replica import Replica
-from lakelog.groups.events import GroupEvent
-from lakelog.groups.outcomes import GroupOutcome
+from lakelog.groups.events import GroupEvent, GroupOutcome
 from lakelog.groups.parts import PARTS_LEVEL, event_parts
 from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Failure, Unavailable

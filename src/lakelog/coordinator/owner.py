@@ -26,7 +26,7 @@ from lakelog.coordinator.plan import (
 from lakelog.coordinator.ports import Ports
 from lakelog.coordinator.timers import RANK_DELAY_S
 from lakelog.coordinator.watch import GROUPS_AT_ONCE, rank_of
-from lakelog.groups.outcomes import Judged
+from lakelog.groups.events import Judged
 from lakelog.groups.state import ConsumerGroup, Group
 from lakelog.model.errors import ErrorCode
 from lakelog.telemetry import event

@@ -13,9 +13,8 @@ from msgspec.structs import replace
 
 from lakelog.coordinator.asks import JoinAsk, SyncAsk
 from lakelog.coordinator.changes import Change
-from lakelog.groups.answers import JoinAnswer, SyncAnswer
 from lakelog.groups.classic import answer_join, answer_sync
-from lakelog.groups.outcomes import Joined
+from lakelog.groups.events import JoinAnswer, Joined, SyncAnswer
 from lakelog.groups.state import Group
 from lakelog.model.errors import ErrorCode
 

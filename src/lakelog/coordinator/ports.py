@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from lakelog.coordinator.options import GroupOptions
-from lakelog.groups.settings import GroupSettings
+from lakelog.groups.state import GroupSettings
 from lakelog.model.ids import TopicId
 
 

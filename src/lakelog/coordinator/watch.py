@@ -29,8 +29,7 @@ from lakelog.coordinator.ports import Brokers
 from lakelog.coordinator.sessions import Sessions, Suspect
 from lakelog.coordinator.timers import RanOut, Timers
 from lakelog.groups import classic, consumer
-from lakelog.groups.events import Expire, TimedOut
-from lakelog.groups.outcomes import Judged
+from lakelog.groups.events import Expire, Judged, TimedOut
 from lakelog.groups.state import ClassicGroup, ClassicMember, Group, Member, Timer
 from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Unavailable

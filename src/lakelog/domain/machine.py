@@ -40,8 +40,7 @@ from lakelog.domain.outcomes import (
 from lakelog.domain.state import LEVEL_MAX, DomainState
 from lakelog.domain.write_event import ExpireWrites, Write
 from lakelog.domain.writes import expire_writes, write
-from lakelog.groups.events import decode_group_event
-from lakelog.groups.outcomes import Judged
+from lakelog.groups.events import Judged, decode_group_event
 from lakelog.groups.parts import PARTS_LEVEL, GroupPart, PendingParts, taken
 from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Corrupt

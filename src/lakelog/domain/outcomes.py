@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lakelog.domain.envelope import Record
-from lakelog.groups.outcomes import GroupOutcome
+from lakelog.groups.events import GroupOutcome
 
 
 class Verdict(IntEnum):

@@ -25,7 +25,6 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from lakelog.groups.answers import JoinAnswer, SyncAnswer
 from lakelog.groups.classic_members import (
     PROTOCOL_TYPE,
     chosen_protocol,
@@ -39,8 +38,21 @@ from lakelog.groups.classic_members import (
     without,
 )
 from lakelog.groups.classic_rebalance import join_timed_out, prepared, settled, sync, sync_timed_out
-from lakelog.groups.events import Adopt, CommitOffsets, Expire, Join, Leave, Sync, TimedOut
-from lakelog.groups.outcomes import GroupOutcome, Joined, Judged, Left
+from lakelog.groups.events import (
+    Adopt,
+    CommitOffsets,
+    Expire,
+    GroupOutcome,
+    Join,
+    JoinAnswer,
+    Joined,
+    Judged,
+    Leave,
+    Left,
+    Sync,
+    SyncAnswer,
+    TimedOut,
+)
 from lakelog.groups.state import ClassicGroup, ClassicMember, ClassicState, Group, Timer, TimerKind
 from lakelog.model.errors import ErrorCode
 

@@ -24,8 +24,7 @@ from lakelog.groups.classic_members import (
     with_updated,
     without,
 )
-from lakelog.groups.events import Sync
-from lakelog.groups.outcomes import Judged
+from lakelog.groups.events import Judged, Sync
 from lakelog.groups.state import ClassicGroup, ClassicMember, ClassicState
 from lakelog.model.errors import ErrorCode
 

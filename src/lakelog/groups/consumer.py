@@ -24,13 +24,15 @@ from lakelog.groups.events import (
     Beat,
     CommitOffsets,
     Expire,
+    GroupOutcome,
+    Judged,
     Leave,
+    Left,
     Resolved,
     Target,
     TimedOut,
     TopicsChanged,
 )
-from lakelog.groups.outcomes import GroupOutcome, Judged, Left
 from lakelog.groups.state import ConsumerGroup, ConsumerMember, MemberState, Timer, TimerKind
 from lakelog.model.errors import ErrorCode
 

@@ -17,8 +17,7 @@ from lakelog.groups.consumer_reconcile import (
     reconcile,
     remove,
 )
-from lakelog.groups.events import Beat
-from lakelog.groups.outcomes import Beaten
+from lakelog.groups.events import Beat, Beaten
 from lakelog.groups.state import ConsumerGroup, ConsumerMember, MemberState, Shares
 from lakelog.model.errors import ErrorCode
 

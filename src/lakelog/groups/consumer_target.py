@@ -12,8 +12,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from lakelog.groups.assignors import ASSIGNORS, Subscriber
-from lakelog.groups.events import Target
-from lakelog.groups.outcomes import Judged
+from lakelog.groups.events import Judged, Target
 from lakelog.groups.state import ConsumerGroup
 from lakelog.model.errors import ErrorCode
 from lakelog.model.ids import TopicId

@@ -1,15 +1,19 @@
-"""The events of groups, as records of the domain log carry them. Pure.
+"""The events of groups, as records of the domain log carry them, and what they are answered. Pure.
 
 An event holds everything that the machines may know: ids are minted, limits read, patterns resolved
 and assignments computed by the broker that appends it (rule 9, K3, K7). It says what it was made
 for (a generation, an epoch, a timer's number, a holder), and a stale one is refused. Times are
 durations, or wall-clock readings that are stored and never compared (K2).
+
+Outcomes are what the group machines answer to events: the only source of what clients hear. A join
+or a sync waits, and is answered later from the state of its group (K1): `JoinAnswer`, `SyncAnswer`.
 """
 
 from typing import TypeAlias
 
 import msgspec
 
+from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Corrupt
 
 Owned: TypeAlias = tuple[tuple[bytes, tuple[int, ...]], ...]
@@ -222,3 +226,71 @@ def _check_target(event: Target) -> None:
     places = [place for _, share in event.shares for place, _ in share]
     if places and not 0 <= min(places) <= max(places) < len(event.topics):
         raise Corrupt("a target gives away a topic that it does not name")
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """An event was taken in (NONE), or refused with this code."""
+
+    code: ErrorCode
+
+
+class Joined(msgspec.Struct, frozen=True):
+    """A Join was taken in: the member's answer comes from the group's state (K1), except for this.
+
+    `leader` is the leader to name instead of the group's, for a static member that came back under
+    a new id and must not assign anew (row 85).
+    """
+
+    code: ErrorCode
+    member_id: str = ""
+    leader: str | None = None
+    skip_assignment: bool = False
+
+
+class Left(msgspec.Struct, frozen=True):
+    """What became of each member of a Leave; `member_ids` are the ones the members had."""
+
+    codes: tuple[ErrorCode, ...]
+    member_ids: tuple[str, ...] = ()
+
+
+class Beaten(msgspec.Struct, frozen=True):
+    """The answer to a heartbeat of the consumer protocol; `assignment` None means unchanged."""
+
+    code: ErrorCode
+    reason: str | None = None
+    member_id: str = ""
+    epoch: int = 0
+    assignment: Owned | None = None
+
+
+class OffsetsDeleted(msgspec.Struct, frozen=True):
+    """What became of each partition of a DeleteOffsets, or of all of it."""
+
+    code: ErrorCode
+    codes: tuple[ErrorCode, ...] = ()
+
+
+GroupOutcome: TypeAlias = Judged | Joined | Left | Beaten | OffsetsDeleted
+
+
+class JoinAnswer(msgspec.Struct, frozen=True):
+    """The answer to a JoinGroup; `members` (id, instance id, metadata) only for the leader."""
+
+    code: ErrorCode
+    member_id: str
+    generation: int = -1
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader: str = ""
+    skip_assignment: bool = False
+    members: tuple[tuple[str, str | None, bytes], ...] = ()
+
+
+class SyncAnswer(msgspec.Struct, frozen=True):
+    """The answer to a SyncGroup."""
+
+    code: ErrorCode
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""

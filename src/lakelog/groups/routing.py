@@ -13,21 +13,26 @@ from lakelog.groups.classic_members import PROTOCOL_TYPE
 from lakelog.groups.events import (
     Adopt,
     Beat,
+    Beaten,
     CommitOffsets,
     DeleteGroup,
     DeleteOffsets,
     Expire,
     ExpireOffsets,
     GroupEvent,
+    GroupOutcome,
     Join,
+    Joined,
+    Judged,
     Leave,
+    Left,
+    OffsetsDeleted,
     Resolved,
     Sync,
     Target,
     TimedOut,
     TopicsChanged,
 )
-from lakelog.groups.outcomes import Beaten, GroupOutcome, Joined, Judged, Left, OffsetsDeleted
 from lakelog.groups.state import ClassicGroup, ConsumerGroup, Group
 from lakelog.model.errors import ErrorCode
 

@@ -1,10 +1,11 @@
-"""What is known of groups: members, generations, targets. Pure values.
+"""What is known of groups: members, generations, targets, and what is chosen for one. Pure values.
 
 A group is replaced, never changed: `dict` fields are copied before they are written. Their order is
 the order in which members came, the same in every replica and in every checkpoint (rule 13).
 Nothing in here is a time of day: durations run on the clocks of brokers (K2).
 """
 
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeAlias
 
@@ -166,3 +167,17 @@ class Timer(msgspec.Struct, frozen=True):
     subject: str  # the member, "" for the group
     number: int
     duration_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings:
+    """The times of a consumer group that are in effect."""
+
+    session_timeout_ms: int
+    """How long a member may be silent."""
+
+    heartbeat_interval_ms: int
+    """How often members are told to say something."""
+
+    assignment_interval_ms: int
+    """The group gets a new target at most this often."""

@@ -17,12 +17,13 @@ from lakelog.groups.events import (
     Expire,
     ExpireOffsets,
     GroupEvent,
+    GroupOutcome,
     Join,
+    Judged,
     Leave,
     Target,
     TimedOut,
 )
-from lakelog.groups.outcomes import GroupOutcome, Judged
 from lakelog.groups.state import (
     ClassicGroup,
     ClassicState,

@@ -12,7 +12,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
-from lakelog.groups.settings import GroupSettings
+from lakelog.groups.state import GroupSettings
 from lakelog.topics.config_values import Check, ConfigType, Value, at_least, show
 from lakelog.topics.configs import DEFINITIONS as TOPIC_DEFINITIONS
 from lakelog.topics.configs import Definition, check_lags

@@ -18,7 +18,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from lakelog.clock import Clock
-from lakelog.groups.settings import GroupSettings
+from lakelog.groups.state import GroupSettings
 from lakelog.meta import keys
 from lakelog.meta.port import VALUE_BYTES_MAX, KeyValue, MetadataStore
 from lakelog.model.failures import Conflict, Corrupt, OutcomeUnknown, Unavailable

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from lakelog.groups.settings import GroupSettings
+from lakelog.groups.state import GroupSettings
 from lakelog.topics.config_values import ConfigType, at_least, show
 from lakelog.topics.configs import Definition
 from lakelog.topics.failures import InvalidConfig
