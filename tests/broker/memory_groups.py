@@ -34,7 +34,7 @@ from lakelog.groups.events import (
     Left,
     Sync,
     SyncAnswer,
-    TimedOut,
+    TimerExpired,
     decode_group_event,
     encode_group_event,
 )
@@ -245,7 +245,7 @@ class MemoryGroups:
             if not joins:
                 return
             for timer in joins:
-                self.apply(TimedOut(group_id, timer.kind, timer.subject, timer.number))
+                self.apply(TimerExpired(group_id, timer.kind, timer.subject, timer.number))
 
     def _refusal(self) -> ErrorCode:
         return ErrorCode.NOT_COORDINATOR if self.is_draining else ErrorCode.NONE

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from tests.coordinator.stage import TOPIC, Broker, Stage, beat_ask, play
 
-from lakelog.groups.events import Beat, Beaten, Expire, Target
+from lakelog.groups.events import Beat, Beaten, Expire, TargetAssignment
 from lakelog.model.errors import ErrorCode
 
 SESSION_S = 45.0
@@ -39,7 +39,7 @@ def test_that_holds_when_another_broker_makes_the_target() -> None:
         answer = await one.beat(beat_ask(group_id=group_id))
         assert answer.assignment == ((ID, (0, 1, 2)),)
         assert stage.loop.time() - began_s < 0.1
-        assert len(stage.written(Target)) == 1
+        assert len(stage.written(TargetAssignment)) == 1
 
     play(scenario)
 

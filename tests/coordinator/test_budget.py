@@ -19,7 +19,7 @@ from tests.coordinator.stage import (
 )
 
 from lakelog.coordinator.options import GroupOptions
-from lakelog.groups.events import DeleteGroup, Left, Target
+from lakelog.groups.events import DeleteGroup, Left, TargetAssignment
 from lakelog.groups.table import OFFSET_BYTES, group_bytes, member_bytes
 from lakelog.model.errors import ErrorCode
 
@@ -131,7 +131,7 @@ def test_a_target_that_is_too_much_is_not_written() -> None:
         answer = await broker.beat(beat_ask("m"))
         assert answer.code is ErrorCode.NONE
         assert not answer.assignment
-        assert stage.written(Target) == []
+        assert stage.written(TargetAssignment) == []
         stage.book.put("t", TOPIC, 10)
 
     play(scenario, options=limited(group_bytes_max=20_000))

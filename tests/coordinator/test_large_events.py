@@ -13,7 +13,7 @@ from tests.coordinator.stage import (
 )
 
 from lakelog.domain.event_queue import EVENT_BYTES_MAX
-from lakelog.groups.events import Join, Target, encode_group_event
+from lakelog.groups.events import Join, TargetAssignment, encode_group_event
 from lakelog.groups.parts import PARTS_LEVEL
 from lakelog.model.errors import ErrorCode
 
@@ -91,7 +91,7 @@ def test_an_event_that_fits_goes_as_it_always_did() -> None:
         await broker.beat(beat_ask("m"))
         await settled(broker)
         assert stage.written_parts() == []
-        (target,) = stage.written(Target)
+        (target,) = stage.written(TargetAssignment)
         assert len(encode_group_event(target)) < EVENT_BYTES_MAX
 
     play(scenario)

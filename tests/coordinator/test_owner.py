@@ -6,7 +6,7 @@ from dataclasses import replace
 from tests.coordinator.stage import OTHER_TOPIC, TOPIC, Stage, beat_ask, play
 
 from lakelog.coordinator.timers import RANK_DELAY_S
-from lakelog.groups.events import Resolved, Target, TopicsChanged
+from lakelog.groups.events import Resolved, TargetAssignment, TopicsChanged
 from lakelog.model.errors import ErrorCode
 
 ID, OTHER = bytes(TOPIC), bytes(OTHER_TOPIC)
@@ -23,7 +23,7 @@ def test_a_topic_that_grows_is_assigned_anew_within_a_second_or_so() -> None:
         beaten = await broker.beat(beat_ask("m", answer.epoch))
         assert beaten.assignment == ((ID, (0, 1, 2, 3)),)
         assert len(stage.written(TopicsChanged)) == 1
-        assert len(stage.written(Target)) == 2
+        assert len(stage.written(TargetAssignment)) == 2
 
     play(scenario)
 
@@ -72,7 +72,7 @@ def test_one_broker_says_it_and_the_others_find_nothing_left() -> None:
         stage.book.put("t", TOPIC, 4)
         await asyncio.sleep(20)
         assert len(stage.written(TopicsChanged)) == 1
-        assert len(stage.written(Target)) == 2
+        assert len(stage.written(TargetAssignment)) == 2
 
     play(scenario)
 
@@ -132,10 +132,10 @@ def test_how_often_a_group_gets_a_target_may_be_chosen_for_it() -> None:
             await broker.beat(beat_ask(group_id=group_id))
         stage.book.put("t", TOPIC, 4)
         await asyncio.sleep(5)
-        made = [event.group_id for event in stage.written(Target)]
+        made = [event.group_id for event in stage.written(TargetAssignment)]
         assert made == ["slow", "usual", "usual"]
         await asyncio.sleep(6)
-        made = [event.group_id for event in stage.written(Target)]
+        made = [event.group_id for event in stage.written(TargetAssignment)]
         assert made == ["slow", "usual", "usual", "slow"]
 
     play(scenario)

@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from lakelog.coordinator.plan import is_concerned, is_waiting, owner_events
 from lakelog.groups.consumer import step
-from lakelog.groups.events import Beat, Resolved, Target, TopicsChanged
+from lakelog.groups.events import Beat, Resolved, TargetAssignment, TopicsChanged
 from lakelog.groups.state import ConsumerGroup
 from lakelog.model.ids import TopicId
 
@@ -35,7 +35,7 @@ def test_a_new_group_needs_a_target_and_then_nothing() -> None:
     group = joined()
     assert is_waiting(group)
     (target,) = owner_events(group, TOPICS, assignor_default="range")
-    assert isinstance(target, Target)
+    assert isinstance(target, TargetAssignment)
     assert target.assignor == "range"
     assert target.shares == (("m", ((0, (0, 1, 2)),)),)
     after = told(group, TOPICS)

@@ -17,7 +17,7 @@ from tests.coordinator.stage import (
 
 from lakelog.coordinator.options import GroupOptions
 from lakelog.coordinator.timers import RANK_DELAY_S
-from lakelog.groups.events import Adopt, Expire, TimedOut
+from lakelog.groups.events import Adopt, Expire, TimerExpired
 from lakelog.groups.state import ClassicState
 from lakelog.model.errors import ErrorCode
 
@@ -288,7 +288,7 @@ def test_when_the_first_broker_of_a_group_is_gone_the_next_ends_its_wait() -> No
         stage.loop.kill_process(two.process)
         assert (await answer).generation == 1
         assert 3.0 + RANK_DELAY_S <= stage.loop.time() < 3.0 + RANK_DELAY_S + SOON_S
-        assert len(stage.written(TimedOut)) == 1
+        assert len(stage.written(TimerExpired)) == 1
 
     play(scenario, options=DELAYED)
 
@@ -299,7 +299,7 @@ def test_only_the_first_broker_ends_a_wait() -> None:
         answer = await brokers[0].join(join_ask(api_version=3))
         assert answer.generation == 1
         await asyncio.sleep(9)
-        assert len(stage.written(TimedOut)) == 1
+        assert len(stage.written(TimerExpired)) == 1
 
     play(scenario, options=DELAYED)
 
@@ -326,7 +326,7 @@ def test_a_replica_that_jumps_ahead_answers_what_waits_from_its_new_state() -> N
         # As after a stop behind a trim: the state is another one, and no record says how.
         one.replicas[0].state = two.replicas[0].state.frozen()
         frozen = one.replicas[0].state.groups
-        frozen.apply(TimedOut("g", 0, "", one.classic().join_number), position=99)
+        frozen.apply(TimerExpired("g", 0, "", one.classic().join_number), position=99)
         for callback in one.replicas[0].on_reload:
             callback()
         answer = await waiting

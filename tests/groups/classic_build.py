@@ -11,14 +11,14 @@ from lakelog.groups.events import (
     Judged,
     Leave,
     Sync,
-    TimedOut,
+    TimerExpired,
 )
 from lakelog.groups.state import ClassicGroup, ClassicState, TimerKind
 from lakelog.model.errors import ErrorCode
 
 RANGE = (("range", b"subscription"),)
 MANY = 1_000
-Event = Join | Sync | Leave | Expire | Adopt | TimedOut
+Event = Join | Sync | Leave | Expire | Adopt | TimerExpired
 
 
 def join_of(
@@ -112,7 +112,7 @@ def refuse(group: ClassicGroup, event: Event) -> ErrorCode:
 def fire(group: ClassicGroup) -> ClassicGroup:
     """The group after its timer ran out."""
     (timer,) = timers(group)
-    return feed(group, TimedOut("group", timer.kind, timer.subject, timer.number))
+    return feed(group, TimerExpired("group", timer.kind, timer.subject, timer.number))
 
 
 def joined(*joins: Join) -> ClassicGroup:

@@ -23,7 +23,7 @@ from lakelog.groups.events import (
     Left,
     Sync,
     SyncAnswer,
-    TimedOut,
+    TimerExpired,
 )
 from lakelog.groups.state import ClassicGroup, ClassicState, TimerKind
 from lakelog.model.errors import ErrorCode
@@ -257,7 +257,7 @@ class World:
 
     def fire(self) -> None:
         for timer in timers(self.group):
-            self.feed(TimedOut("group", timer.kind, timer.subject, timer.number))
+            self.feed(TimerExpired("group", timer.kind, timer.subject, timer.number))
 
     def settle(self) -> None:
         """Nobody says anything any more: timers and sessions bring the group to rest."""
@@ -314,7 +314,9 @@ def event_of(world: World, kind: str, numbers: Numbers) -> Event:
             return Adopt("group", member_id, second % 3)
         case "stale":
             kinds = (TimerKind.JOIN, TimerKind.SYNC, TimerKind.REVOKE)
-            return TimedOut("group", kinds[first % 3], "", max(world.group.join_number - third, 0))
+            return TimerExpired(
+                "group", kinds[first % 3], "", max(world.group.join_number - third, 0)
+            )
         case "repeat" if world.said:
             return world.said[-1 - first % len(world.said)]
         case _:

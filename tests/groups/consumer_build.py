@@ -10,7 +10,7 @@ from typing import TypedDict, Unpack
 import msgspec
 
 from lakelog.groups.consumer import ConsumerEvent, step, target_event
-from lakelog.groups.events import Beat, Beaten, CommitOffsets, GroupOutcome, Owned, Target
+from lakelog.groups.events import Beat, Beaten, CommitOffsets, GroupOutcome, Owned, TargetAssignment
 from lakelog.groups.state import ConsumerGroup, ConsumerMember, MemberState, Shares
 from lakelog.model.errors import ErrorCode
 from lakelog.model.ids import TopicId
@@ -79,10 +79,10 @@ def commit_of(
     return CommitOffsets("group", member_id, None, epoch, api_version, 1, offsets)
 
 
-def shared(epoch: int, shares: Mapping[str, Mapping[bytes, tuple[int, ...]]]) -> Target:
+def shared(epoch: int, shares: Mapping[str, Mapping[bytes, tuple[int, ...]]]) -> TargetAssignment:
     """A target made by hand, of the two topics."""
     places = {bytes(ORDERS): 0, bytes(CLICKS): 1}
-    return Target(
+    return TargetAssignment(
         "group",
         epoch=epoch,
         fingerprint=77,

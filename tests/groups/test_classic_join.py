@@ -15,7 +15,7 @@ from tests.groups.classic_build import (
 )
 
 from lakelog.groups.classic import answer_join, step
-from lakelog.groups.events import Joined, TimedOut
+from lakelog.groups.events import Joined, TimerExpired
 from lakelog.groups.state import ClassicGroup, ClassicState, TimerKind
 from lakelog.model.errors import ErrorCode
 
@@ -104,11 +104,11 @@ def test_row_87_a_first_member_that_leaves_little_time_gets_no_extension() -> No
 def test_a_timer_that_is_no_longer_the_present_one_is_refused() -> None:
     group = feed(NEW, join_of("a", delay_ms=3_000), join_of("b"))
     later = fire(group)
-    stale = TimedOut("group", TimerKind.JOIN, "", 1)
+    stale = TimerExpired("group", TimerKind.JOIN, "", 1)
     assert refuse(later, stale) is ErrorCode.ILLEGAL_GENERATION
     assert refuse(stable(join_of("a")), stale) is ErrorCode.ILLEGAL_GENERATION
-    assert refuse(NEW, TimedOut("group", TimerKind.SYNC, "", 0)) is ErrorCode.ILLEGAL_GENERATION
-    other = TimedOut("group", TimerKind.REVOKE, "", 2)
+    assert refuse(NEW, TimerExpired("group", TimerKind.SYNC, "", 0)) is ErrorCode.ILLEGAL_GENERATION
+    other = TimerExpired("group", TimerKind.REVOKE, "", 2)
     assert refuse(later, other) is ErrorCode.ILLEGAL_GENERATION
 
 

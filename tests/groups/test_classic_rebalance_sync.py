@@ -16,7 +16,7 @@ from tests.groups.classic_build import (
 )
 
 from lakelog.groups.classic import answer_sync, step, timers
-from lakelog.groups.events import Judged, Sync, SyncAnswer, TimedOut, encode_group_event
+from lakelog.groups.events import Judged, Sync, SyncAnswer, TimerExpired, encode_group_event
 from lakelog.groups.parts import sync_parts
 from lakelog.groups.state import ClassicGroup, ClassicState, TimerKind
 from lakelog.model.errors import ErrorCode
@@ -134,10 +134,10 @@ def test_row_88_if_nobody_syncs_the_group_is_empty() -> None:
 def test_row_88_a_sync_timer_of_an_older_generation_is_refused() -> None:
     group = stable(join_of("a"), join_of("b"))
     for state in (group, pair(), feed(group, join_of("c"))):
-        stale = TimedOut("group", TimerKind.SYNC, "", 1)
+        stale = TimerExpired("group", TimerKind.SYNC, "", 1)
         assert refuse(state, stale) is ErrorCode.ILLEGAL_GENERATION
     # Nobody is waited for: the timer of this generation has nothing to say either.
-    settled = TimedOut("group", TimerKind.SYNC, "", group.generation)
+    settled = TimerExpired("group", TimerKind.SYNC, "", group.generation)
     assert refuse(group, settled) is ErrorCode.ILLEGAL_GENERATION
 
 

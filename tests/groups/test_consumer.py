@@ -36,7 +36,7 @@ from lakelog.groups.events import (
     Leave,
     Left,
     Resolved,
-    TimedOut,
+    TimerExpired,
     TopicsChanged,
     decode_group_event,
     encode_group_event,
@@ -124,9 +124,9 @@ def test_row_86_a_leave_of_nobody_changes_nothing_and_one_twice_counts_once() ->
 def test_timers_of_other_kinds_and_of_strangers_change_nothing() -> None:
     group = revoking()
     (timer,) = timers(group)
-    wrong = TimedOut("group", TimerKind.SYNC, "a", timer.number)
+    wrong = TimerExpired("group", TimerKind.SYNC, "a", timer.number)
     assert feed(group, wrong) == (group, STALE)
-    stranger = TimedOut("group", TimerKind.REVOKE, "x", timer.number)
+    stranger = TimerExpired("group", TimerKind.REVOKE, "x", timer.number)
     assert feed(group, stranger) == (group, NO_MEMBER)
 
 
@@ -281,7 +281,7 @@ def test_a_refused_event_is_judged_without_a_change() -> None:
     for event in (
         Expire("group", "a", 1),
         Adopt("group", "a", 1),
-        TimedOut("group", TimerKind.REVOKE, "a", 1),
+        TimerExpired("group", TimerKind.REVOKE, "a", 1),
         Resolved("group", "x", ()),
         shared(1, {}),
         beat_of("a", 2),

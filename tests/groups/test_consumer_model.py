@@ -45,7 +45,7 @@ from lakelog.groups.events import (
     GroupOutcome,
     Leave,
     Resolved,
-    TimedOut,
+    TimerExpired,
     TopicsChanged,
 )
 from lakelog.groups.state import ConsumerGroup
@@ -228,7 +228,7 @@ class Honest(RuleBasedStateMachine):
     @rule()
     def start_timers(self) -> None:
         self.late += [
-            TimedOut("group", timer.kind, timer.subject, timer.number)
+            TimerExpired("group", timer.kind, timer.subject, timer.number)
             for timer in timers(self.group)
         ]
 

@@ -15,7 +15,7 @@ from tests.groups.consumer_build import (
 )
 
 from lakelog.groups.consumer import state_name, step, target_event, timers
-from lakelog.groups.events import TimedOut
+from lakelog.groups.events import TimerExpired
 from lakelog.groups.state import ConsumerGroup, MemberState, Timer, TimerKind
 
 ALL = ((ORDERS, (0, 1, 2, 3)),)
@@ -113,7 +113,7 @@ def test_row_91_who_does_not_let_go_in_time_is_fenced() -> None:
     group = fed(group, beat_of("a", 2))
     (timer,) = timers(group)
     assert timer == Timer(TimerKind.REVOKE, "a", timer.number, 60_000)
-    group = fed(group, TimedOut("group", timer.kind, timer.subject, timer.number))
+    group = fed(group, TimerExpired("group", timer.kind, timer.subject, timer.number))
     assert list(group.members) == ["b"]
     assert group.epoch == 4
     assert answered(group, "b", 2)[1].assignment == REST
@@ -122,7 +122,7 @@ def test_row_91_who_does_not_let_go_in_time_is_fenced() -> None:
 def test_k2_a_timer_of_a_revocation_that_is_over_fences_nobody() -> None:
     group = fed(halved(), beat_of("a", 2))
     (timer,) = timers(group)
-    fired = TimedOut("group", timer.kind, timer.subject, timer.number)
+    fired = TimerExpired("group", timer.kind, timer.subject, timer.number)
     group = fed(group, beat_of("a", 2, owned=HALF))
     assert timers(group) == ()
     assert fed(group, fired) is group
@@ -136,7 +136,7 @@ def test_k2_each_revocation_has_a_timer_of_its_own_even_at_one_epoch() -> None:
     (second,) = timers(group)
     assert group.members["a"].epoch == 2
     assert second.number != first.number
-    assert fed(group, TimedOut("group", first.kind, "a", first.number)) is group
+    assert fed(group, TimerExpired("group", first.kind, "a", first.number)) is group
 
 
 def test_who_stops_reading_while_it_revokes_has_more_to_revoke() -> None:

@@ -16,7 +16,7 @@ from tests.groups.consumer_build import (
 )
 
 from lakelog.groups.consumer import fingerprint, preferred_assignor, target_event
-from lakelog.groups.events import Judged, Resolved, Target
+from lakelog.groups.events import Judged, Resolved, TargetAssignment
 from lakelog.groups.state import ConsumerGroup
 from lakelog.model.errors import ErrorCode
 from lakelog.model.ids import TopicId
@@ -106,7 +106,7 @@ GOOD = shared(3, {"a": {ORDERS: (0, 1)}, "b": {ORDERS: (2, 3)}})
         msgspec.structs.replace(GOOD, names=("orders",)),
     ],
 )
-def test_rule_10_a_target_that_makes_no_sense_is_refused_whole(bad: Target) -> None:
+def test_rule_10_a_target_that_makes_no_sense_is_refused_whole(bad: TargetAssignment) -> None:
     group = fed(stable("a"), join_of("b"))
     assert feed(group, bad) == (group, Judged(ErrorCode.INVALID_REQUEST))
     assert feed(group, GOOD)[1] == Judged(ErrorCode.NONE)

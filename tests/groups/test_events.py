@@ -3,7 +3,7 @@ import pytest
 from lakelog.groups.events import (
     DeleteGroup,
     Join,
-    Target,
+    TargetAssignment,
     decode_group_event,
     encode_group_event,
 )
@@ -37,6 +37,6 @@ def test_bytes_that_are_no_event_are_corrupt(data: bytes) -> None:
 
 @pytest.mark.parametrize("place", [-1, 1])
 def test_a_target_that_gives_away_what_it_does_not_name_is_corrupt(place: int) -> None:
-    event = Target("g", 1, 0, "uniform", (b"T" * 16,), (("m", ((place, (0,)),)),))
+    event = TargetAssignment("g", 1, 0, "uniform", (b"T" * 16,), (("m", ((place, (0,)),)),))
     with pytest.raises(Corrupt, match="does not name"):
         decoded(encode_group_event(event))

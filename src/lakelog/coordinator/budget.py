@@ -15,7 +15,15 @@ from typing import Final
 from lakelog.clock import Clock
 from lakelog.coordinator.changes import Change
 from lakelog.coordinator.options import GroupOptions
-from lakelog.groups.events import Beat, CommitOffsets, GroupEvent, Join, Resolved, Sync, Target
+from lakelog.groups.events import (
+    Beat,
+    CommitOffsets,
+    GroupEvent,
+    Join,
+    Resolved,
+    Sync,
+    TargetAssignment,
+)
 from lakelog.groups.state import ClassicMember, ConsumerMember, Group
 from lakelog.groups.table import (
     GROUP_BYTES,
@@ -154,7 +162,7 @@ def added(table: GroupTable, event: GroupEvent) -> int:
             grown = _synced_bytes(group, event)
         case CommitOffsets():
             grown = _committed_bytes(table, event)
-        case Target():
+        case TargetAssignment():
             grown = target_bytes(event) + GROUP_BYTES - _own_bytes(group)
         case Resolved():
             grown = names_bytes(event.names)

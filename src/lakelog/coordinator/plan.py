@@ -14,7 +14,7 @@ from lakelog.groups.consumer import (
     target_event,
     unresolved,
 )
-from lakelog.groups.events import Resolved, Target, TopicsChanged
+from lakelog.groups.events import Resolved, TargetAssignment, TopicsChanged
 from lakelog.groups.patterns import PatternError, compile_pattern, matching
 from lakelog.groups.state import ConsumerGroup
 from lakelog.model.ids import INTERNAL_TOPICS, TopicId
@@ -22,7 +22,7 @@ from lakelog.model.ids import INTERNAL_TOPICS, TopicId
 Topics = Mapping[str, tuple[TopicId, int]]
 """By name: a topic's id and its number of partitions."""
 
-OwnerEvent = Resolved | Target | TopicsChanged
+OwnerEvent = Resolved | TargetAssignment | TopicsChanged
 """What only the owner of a group appends."""
 
 

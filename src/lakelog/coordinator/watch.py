@@ -29,7 +29,7 @@ from lakelog.coordinator.ports import Brokers
 from lakelog.coordinator.sessions import Sessions, Suspect
 from lakelog.coordinator.timers import RanOut, Timers
 from lakelog.groups import classic, consumer
-from lakelog.groups.events import Expire, Judged, TimedOut
+from lakelog.groups.events import Expire, Judged, TimerExpired
 from lakelog.groups.state import ClassicGroup, ClassicMember, Group, Member, Timer
 from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Unavailable
@@ -196,7 +196,7 @@ class Watch:
             rank = self._rank(group_id)
             if not self._timers.hold_back(ran_out, rank=rank, now_s=self._now_s()):
                 self._desk.outbox.send(
-                    TimedOut(group_id, int(timer.kind), timer.subject, timer.number)
+                    TimerExpired(group_id, int(timer.kind), timer.subject, timer.number)
                 )
 
     async def _expire(self, suspects: Sequence[Suspect]) -> None:

@@ -51,7 +51,7 @@ from lakelog.groups.events import (
     Left,
     Sync,
     SyncAnswer,
-    TimedOut,
+    TimerExpired,
 )
 from lakelog.groups.state import ClassicGroup, ClassicMember, ClassicState, Group, Timer, TimerKind
 from lakelog.model.errors import ErrorCode
@@ -225,7 +225,7 @@ def _rebalanced_without(group: ClassicGroup, gone: dict[str, None]) -> ClassicGr
 
 
 def step(
-    group: ClassicGroup, event: Join | Sync | Leave | Expire | Adopt | TimedOut
+    group: ClassicGroup, event: Join | Sync | Leave | Expire | Adopt | TimerExpired
 ) -> tuple[ClassicGroup, GroupOutcome]:
     """The group after the event, the same object if nothing changed, and what is answered."""
     match event:
@@ -239,7 +239,7 @@ def step(
             return expire(group, event)
         case Adopt():
             return adopt(group, event)
-        case TimedOut():
+        case TimerExpired():
             return _time_out(group, event)
         case _:
             assert_never(event)
@@ -353,7 +353,7 @@ def subscribed(group: ClassicGroup) -> frozenset[str] | None:
     return frozenset(found)
 
 
-def _time_out(group: ClassicGroup, event: TimedOut) -> tuple[ClassicGroup, Judged]:
+def _time_out(group: ClassicGroup, event: TimerExpired) -> tuple[ClassicGroup, Judged]:
     is_known = any(
         timer.kind == event.kind and timer.number == event.number for timer in timers(group)
     )

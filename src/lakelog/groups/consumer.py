@@ -29,8 +29,8 @@ from lakelog.groups.events import (
     Leave,
     Left,
     Resolved,
-    Target,
-    TimedOut,
+    TargetAssignment,
+    TimerExpired,
     TopicsChanged,
 )
 from lakelog.groups.state import ConsumerGroup, ConsumerMember, MemberState, Timer, TimerKind
@@ -52,7 +52,7 @@ __all__ = [
 ]
 
 ConsumerEvent: TypeAlias = (
-    Beat | Leave | Expire | Adopt | TimedOut | Target | Resolved | TopicsChanged
+    Beat | Leave | Expire | Adopt | TimerExpired | TargetAssignment | Resolved | TopicsChanged
 )
 """What happens to a consumer group, offsets apart."""
 
@@ -76,9 +76,9 @@ def step(group: ConsumerGroup, event: ConsumerEvent) -> tuple[ConsumerGroup, Gro
             result = _expire(group, event)
         case Adopt():
             result = _adopt(group, event)
-        case TimedOut():
+        case TimerExpired():
             result = _time_out(group, event)
-        case Target():
+        case TargetAssignment():
             result = take_target(group, event)
         case Resolved():
             result = _resolve(group, event)
@@ -210,7 +210,7 @@ def _adopt(group: ConsumerGroup, event: Adopt) -> tuple[ConsumerGroup, Judged]:
     return put(group, before=member, after=after), _DONE
 
 
-def _time_out(group: ConsumerGroup, event: TimedOut) -> tuple[ConsumerGroup, Judged]:
+def _time_out(group: ConsumerGroup, event: TimerExpired) -> tuple[ConsumerGroup, Judged]:
     """A member that did not let go of its partitions in time is fenced (row 91)."""
     member = group.members.get(event.subject)
     if member is None:

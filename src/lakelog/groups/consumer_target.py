@@ -12,7 +12,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from lakelog.groups.assignors import ASSIGNORS, Subscriber
-from lakelog.groups.events import Judged, Target
+from lakelog.groups.events import Judged, TargetAssignment
 from lakelog.groups.state import ConsumerGroup
 from lakelog.model.errors import ErrorCode
 from lakelog.model.ids import TopicId
@@ -44,7 +44,7 @@ def target_event(
     *,
     topics: Mapping[str, tuple[TopicId, int]],
     assignor_default: str,
-) -> Target:
+) -> TargetAssignment:
     """The target for the group's present epoch.
 
     `topics` are the known ones among those that the group reads: name -> (id, partitions). What the
@@ -56,7 +56,7 @@ def target_event(
     used = sorted({topic for share in assigned.values() for topic in share})
     places = {topic: place for place, topic in enumerate(used)}
     names = {topic: name for name, (topic, _) in topics.items()}
-    return Target(
+    return TargetAssignment(
         group.group_id,
         epoch=group.epoch,
         fingerprint=fingerprint(topics),
@@ -108,7 +108,7 @@ def preferred_assignor(group: ConsumerGroup, assignor_default: str) -> str:
     return max(chosen, key=lambda name: (chosen[name], name))
 
 
-def take_target(group: ConsumerGroup, event: Target) -> tuple[ConsumerGroup, Judged]:
+def take_target(group: ConsumerGroup, event: TargetAssignment) -> tuple[ConsumerGroup, Judged]:
     """Take in a target that was made for the group as it is now; another one is refused."""
     if event.epoch != group.epoch or not needs_target(group):
         return group, Judged(ErrorCode.ILLEGAL_GENERATION)
@@ -129,7 +129,7 @@ def take_target(group: ConsumerGroup, event: Target) -> tuple[ConsumerGroup, Jud
     return after, Judged(ErrorCode.NONE)
 
 
-def _is_sound(group: ConsumerGroup, event: Target) -> bool:
+def _is_sound(group: ConsumerGroup, event: TargetAssignment) -> bool:
     """Whether the target gives each partition once, to members that there are (rule 10)."""
     if len(event.names) not in (0, len(event.topics)):
         return False

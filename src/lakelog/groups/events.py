@@ -83,7 +83,7 @@ class Adopt(_Event, frozen=True, array_like=True, tag=5):
     holder: int
 
 
-class TimedOut(_Event, frozen=True, array_like=True, tag=6):
+class TimerExpired(_Event, frozen=True, array_like=True, tag=6):
     """A timer of the group ran out; the first event about it counts (K2)."""
 
     kind: int
@@ -155,7 +155,7 @@ class Beat(_Event, frozen=True, array_like=True, tag=11):
     holder_epoch: int = -1
 
 
-class Target(_Event, frozen=True, array_like=True, tag=12):
+class TargetAssignment(_Event, frozen=True, array_like=True, tag=12):
     """Who shall have what, computed for this group epoch by the group's owner (K7).
 
     `topics` are named once; a member's share is (place in `topics`, partitions). `fingerprint`
@@ -190,13 +190,13 @@ GroupEvent: TypeAlias = (
     | Leave
     | Expire
     | Adopt
-    | TimedOut
+    | TimerExpired
     | CommitOffsets
     | DeleteOffsets
     | ExpireOffsets
     | DeleteGroup
     | Beat
-    | Target
+    | TargetAssignment
     | Resolved
     | TopicsChanged
 )
@@ -216,12 +216,12 @@ def decode_group_event(data: memoryview) -> GroupEvent:
         event = _DECODER.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Corrupt(f"a group event cannot be understood: {error}") from None
-    if isinstance(event, Target):
+    if isinstance(event, TargetAssignment):
         _check_target(event)
     return event
 
 
-def _check_target(event: Target) -> None:
+def _check_target(event: TargetAssignment) -> None:
     """Rule 10: a share of a topic that the event does not name would fail in the middle."""
     places = [place for _, share in event.shares for place, _ in share]
     if places and not 0 <= min(places) <= max(places) < len(event.topics):

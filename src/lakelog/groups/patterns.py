@@ -31,7 +31,7 @@ class PatternError(ValueError):
     """Not a pattern that we accept; the text says why and may go to the client."""
 
 
-class Engine(Protocol):
+class CompiledRegex(Protocol):
     """What we use of RE2's compiled expression."""
 
     @property
@@ -47,7 +47,7 @@ class Pattern:
     """A compiled subscription pattern."""
 
     text: str
-    engine: Engine = field(repr=False, compare=False)
+    engine: CompiledRegex = field(repr=False, compare=False)
 
 
 def compile_pattern(text: str) -> Pattern:
@@ -72,7 +72,7 @@ def matching(pattern: Pattern, names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted({name for name in names if fullmatch(name.encode()) is not None}))
 
 
-def _compile(encoded: bytes) -> Engine:
+def _compile(encoded: bytes) -> CompiledRegex:
     import re2  # noqa: PLC0415 - 4 ms and 3 MB that most brokers never need
 
     options = re2.Options()
@@ -80,7 +80,7 @@ def _compile(encoded: bytes) -> Engine:
     options.never_capture = True
     options.max_mem = ENGINE_BYTES_MAX
     try:
-        engine: Engine = re2.compile(encoded, options)
+        engine: CompiledRegex = re2.compile(encoded, options)
     except re2.error as error:
         (reason,) = error.args
         readable = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)

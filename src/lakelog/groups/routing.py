@@ -29,8 +29,8 @@ from lakelog.groups.events import (
     OffsetsDeleted,
     Resolved,
     Sync,
-    Target,
-    TimedOut,
+    TargetAssignment,
+    TimerExpired,
     TopicsChanged,
 )
 from lakelog.groups.state import ClassicGroup, ConsumerGroup, Group
@@ -91,7 +91,7 @@ def _commit(group: Group | None, event: CommitOffsets) -> tuple[Group | None, Gr
 
 
 def _membership(
-    group: Group | None, event: Sync | Leave | Expire | Adopt | TimedOut
+    group: Group | None, event: Sync | Leave | Expire | Adopt | TimerExpired
 ) -> tuple[Group | None, GroupOutcome]:
     if isinstance(group, ClassicGroup):
         return classic.step(group, event)
@@ -111,7 +111,7 @@ def _delete(group: Group | None, _: DeleteGroup) -> tuple[Group | None, GroupOut
 
 
 def _modern(
-    group: Group | None, event: Target | Resolved | TopicsChanged
+    group: Group | None, event: TargetAssignment | Resolved | TopicsChanged
 ) -> tuple[Group | None, GroupOutcome]:
     if not isinstance(group, ConsumerGroup):
         return group, Judged(ErrorCode.GROUP_ID_NOT_FOUND)
@@ -147,7 +147,7 @@ _ROUTES: Final[dict[type[GroupEvent], Callable[..., tuple[Group | None, GroupOut
     Leave: _membership,
     Resolved: _modern,
     Sync: _membership,
-    Target: _modern,
-    TimedOut: _membership,
+    TargetAssignment: _modern,
+    TimerExpired: _membership,
     TopicsChanged: _modern,
 }

@@ -27,7 +27,7 @@ from lakelog.groups.events import (
     GroupOutcome,
     Judged,
     OffsetsDeleted,
-    Target,
+    TargetAssignment,
 )
 from lakelog.groups.routing import judge, subscribed
 from lakelog.groups.state import (
@@ -96,7 +96,7 @@ def group_bytes(group: Group) -> int:
     return GROUP_BYTES + resolved + PARTITION_BYTES * given
 
 
-def target_bytes(event: Target) -> int:
+def target_bytes(event: TargetAssignment) -> int:
     """What a target takes that is yet to be taken in."""
     given = sum(len(partitions) for _, share in event.shares for _, partitions in share)
     return PARTITION_BYTES * given

@@ -21,8 +21,8 @@ from lakelog.groups.events import (
     Join,
     Judged,
     Leave,
-    Target,
-    TimedOut,
+    TargetAssignment,
+    TimerExpired,
 )
 from lakelog.groups.state import (
     ClassicGroup,
@@ -121,9 +121,9 @@ def check_step(
     bad = [*_numbers(before, after), *_expelled(before, event, after)]
     if isinstance(event, CommitOffsets):
         bad += _commit(before, event, outcome)
-    if isinstance(event, TimedOut) and after is not before:
+    if isinstance(event, TimerExpired) and after is not before:
         bad += _timed_out(before, event)
-    if isinstance(event, Target) and after is not before:
+    if isinstance(event, TargetAssignment) and after is not before:
         assert isinstance(before, ConsumerGroup), before
         if event.epoch != before.epoch:
             bad.append(f"P4 a target for epoch {event.epoch} was taken in at {before.epoch}")
@@ -161,7 +161,7 @@ def _expelled(before: Group | None, event: GroupEvent, after: Group | None) -> l
     match event:
         case Expire(member_id=name, holder_epoch=epoch):
             wrong = [one for one in wrong if one != name or members[one].holder_epoch != epoch]
-        case TimedOut():
+        case TimerExpired():
             wrong = ()  # whether the timer ran is judged for itself
         case Leave():
             named = {name for name, _ in event.members}
@@ -187,7 +187,7 @@ def _is_succeeded(member: Member, event: Join | Beat) -> bool:
     return isinstance(event, Join) and member.member_id == event.member_id
 
 
-def _timed_out(before: Group | None, event: TimedOut) -> list[str]:
+def _timed_out(before: Group | None, event: TimerExpired) -> list[str]:
     """K2: only the timer that runs counts."""
     is_due = False
     if isinstance(before, ClassicGroup):
