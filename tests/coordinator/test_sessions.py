@@ -1,7 +1,7 @@
 """A session runs from the last sign of life, and running out is only a suspicion."""
 
-from lakelog.coordinator.metronome import LATE_EXCUSED_S_MAX, Metronome
 from lakelog.coordinator.sessions import MemberKey, Sessions, Suspect
+from lakelog.coordinator.timers import LATE_EXCUSED_S_MAX, TickLateness
 
 KEY: MemberKey = ("g", "m")
 
@@ -10,9 +10,9 @@ def watched(
     now_s: float = 0.0,
     timeout_s: float = 10.0,
     epoch: int = 3,
-    metronome: Metronome | None = None,
+    lateness: TickLateness | None = None,
 ) -> Sessions:
-    sessions = Sessions(metronome or Metronome())
+    sessions = Sessions(lateness or TickLateness())
     sessions.begin(KEY, timeout_s=timeout_s, holder_epoch=epoch, now_s=now_s)
     return sessions
 
@@ -57,7 +57,7 @@ def test_a_suspicion_that_nobody_acts_on_comes_again_after_a_session() -> None:
 
 
 def test_renewing_a_member_that_others_watch_does_nothing() -> None:
-    sessions = Sessions(Metronome())
+    sessions = Sessions(TickLateness())
     sessions.renew(KEY, 5.0)
     assert KEY not in sessions
     assert sessions.suspects(1e9) == []
@@ -84,17 +84,17 @@ def test_a_session_begins_anew_once_until_its_member_is_heard_of() -> None:
 
 
 def test_late_ticks_are_excused_once_and_again_after_a_sign_of_life() -> None:
-    metronome = Metronome()
-    sessions = watched(metronome=metronome)
-    metronome.ticked(expected_s=8.0, now_s=10.0)
+    lateness = TickLateness()
+    sessions = watched(lateness=lateness)
+    lateness.ticked(expected_s=8.0, now_s=10.0)
     assert sessions.suspects(10.0) == []
-    metronome.ticked(expected_s=10.1, now_s=11.9)
+    lateness.ticked(expected_s=10.1, now_s=11.9)
     assert sessions.suspects(11.9) == []
     assert len(sessions.suspects(12.0)) == 1
     sessions.renew(KEY, 12.0)
     assert len(sessions.suspects(22.0)) == 1  # no tick was late since
     sessions.renew(KEY, 22.0)
-    metronome.ticked(expected_s=32.0, now_s=99.0)
+    lateness.ticked(expected_s=32.0, now_s=99.0)
     assert sessions.suspects(99.0) == []
     assert sessions.suspects(99.0 + LATE_EXCUSED_S_MAX - 0.1) == []
     assert len(sessions.suspects(99.0 + LATE_EXCUSED_S_MAX)) == 1

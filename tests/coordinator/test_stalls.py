@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from tests.coordinator.stage import SESSION_MS, Broker, Stage, join_ask, play, stable
 
-from lakelog.coordinator.metronome import LATE_EXCUSED_S_MAX
 from lakelog.coordinator.options import GroupOptions
+from lakelog.coordinator.timers import LATE_EXCUSED_S_MAX
 from lakelog.domain.options import DomainOptions
 from lakelog.groups.events import Expire
 from lakelog.model.errors import ErrorCode

@@ -1,14 +1,13 @@
 """A timer runs from when it was first seen, and the brokers act one after another."""
 
-from lakelog.coordinator.metronome import Metronome
-from lakelog.coordinator.timers import RANK_DELAY_S, RanOut, Timers
+from lakelog.coordinator.timers import RANK_DELAY_S, RanOut, TickLateness, Timers
 from lakelog.groups.state import Timer, TimerKind
 
 JOIN = Timer(TimerKind.JOIN, "", 1, 5_000)
 
 
 def test_a_timer_runs_from_when_it_was_first_seen() -> None:
-    timers = Timers(Metronome())
+    timers = Timers(TickLateness())
     timers.see("g", (JOIN,), 0.0)
     timers.see("g", (JOIN,), 3.0)
     assert timers.ran_out(4.9) == []
@@ -16,7 +15,7 @@ def test_a_timer_runs_from_when_it_was_first_seen() -> None:
 
 
 def test_a_timer_that_the_group_no_longer_has_never_runs_out() -> None:
-    timers = Timers(Metronome())
+    timers = Timers(TickLateness())
     timers.see("g", (JOIN,), 0.0)
     timers.see("g", (), 1.0)
     assert timers.ran_out(1e9) == []
@@ -24,7 +23,7 @@ def test_a_timer_that_the_group_no_longer_has_never_runs_out() -> None:
 
 
 def test_another_number_is_another_timer() -> None:
-    timers = Timers(Metronome())
+    timers = Timers(TickLateness())
     timers.see("g", (JOIN,), 0.0)
     second = Timer(TimerKind.JOIN, "", 2, 5_000)
     timers.see("g", (second,), 4.0)
@@ -33,7 +32,7 @@ def test_another_number_is_another_timer() -> None:
 
 
 def test_a_broker_gives_those_before_it_time_to_act_first() -> None:
-    timers = Timers(Metronome())
+    timers = Timers(TickLateness())
     timers.see("g", (JOIN,), 0.0)
     (ran_out,) = timers.ran_out(5.0)
     assert timers.hold_back(ran_out, rank=2, now_s=5.0)
@@ -43,14 +42,14 @@ def test_a_broker_gives_those_before_it_time_to_act_first() -> None:
 
 
 def test_the_first_broker_does_not_wait() -> None:
-    timers = Timers(Metronome())
+    timers = Timers(TickLateness())
     timers.see("g", (JOIN,), 0.0)
     (ran_out,) = timers.ran_out(5.0)
     assert not timers.hold_back(ran_out, rank=0, now_s=5.0)
 
 
 def test_a_timer_that_nobody_acts_on_runs_out_again() -> None:
-    timers = Timers(Metronome())
+    timers = Timers(TickLateness())
     timers.see("g", (JOIN, Timer(TimerKind.REVOKE, "m", 1, 0)), 0.0)
     assert len(timers.ran_out(5.0)) == 2
     assert len(timers.ran_out(5.0)) == 0
@@ -58,7 +57,7 @@ def test_a_timer_that_nobody_acts_on_runs_out_again() -> None:
 
 
 def test_all_timers_begin_anew_in_full() -> None:
-    timers = Timers(Metronome())
+    timers = Timers(TickLateness())
     timers.see("g", (JOIN,), 0.0)
     timers.restart(4.0)
     assert timers.ran_out(8.9) == []
@@ -66,7 +65,7 @@ def test_all_timers_begin_anew_in_full() -> None:
 
 
 def test_a_timer_begins_anew_once() -> None:
-    timers = Timers(Metronome())
+    timers = Timers(TickLateness())
     timers.see("g", (JOIN,), 0.0)
     timers.restart(4.0)
     timers.restart(8.0)
@@ -74,10 +73,10 @@ def test_a_timer_begins_anew_once() -> None:
 
 
 def test_late_ticks_are_excused_once_for_each_timer() -> None:
-    metronome = Metronome()
-    timers = Timers(metronome)
+    lateness = TickLateness()
+    timers = Timers(lateness)
     timers.see("g", (JOIN,), 0.0)
-    metronome.ticked(expected_s=4.0, now_s=5.0)
+    lateness.ticked(expected_s=4.0, now_s=5.0)
     assert timers.ran_out(5.0) == []
-    metronome.ticked(expected_s=5.1, now_s=6.0)
+    lateness.ticked(expected_s=5.1, now_s=6.0)
     assert timers.ran_out(6.0) == [RanOut("g", JOIN)]

@@ -3,7 +3,7 @@
 from tests.mutants.plant import Plant, plant
 
 WATCH = (
-    "tests/coordinator/test_metronome.py",
+    "tests/coordinator/test_timers_lateness.py",
     "tests/coordinator/test_sessions.py",
     "tests/coordinator/test_stalls.py",
 )
@@ -13,7 +13,7 @@ LARGE = ("tests/domain/test_group_parts.py", "tests/coordinator/test_large_event
 TIME: tuple[Plant, ...] = (
     plant(
         "late ticks are excused without a limit",
-        "coordinator/metronome.py",
+        "coordinator/timers.py",
         "return min(self.late_s - since_late_s, LATE_EXCUSED_S_MAX)",
         "return self.late_s - since_late_s",
         tests=WATCH,

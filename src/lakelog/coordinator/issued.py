@@ -6,8 +6,8 @@ A broker that restarts forgets them, and the member is told to ask again (K3).
 
 from typing import Final
 
-from lakelog.coordinator.deadlines import Deadlines
 from lakelog.coordinator.sessions import MemberKey
+from lakelog.coordinator.timers import Deadlines
 
 ISSUED_MAX: Final = 100_000
 """Beyond so many the oldest is forgotten: ids cost a client nothing."""

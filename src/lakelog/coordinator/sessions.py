@@ -10,8 +10,7 @@ passes in between.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from lakelog.coordinator.deadlines import Deadlines
-from lakelog.coordinator.metronome import Metronome
+from lakelog.coordinator.timers import Deadlines, TickLateness
 
 MemberKey = tuple[str, str]
 """A group's id and a member's."""
@@ -43,8 +42,8 @@ class _Watched:
 class Sessions:
     """The sessions of the members that one broker watches, on its monotonic clock."""
 
-    def __init__(self, metronome: Metronome) -> None:
-        self._metronome = metronome
+    def __init__(self, lateness: TickLateness) -> None:
+        self._lateness = lateness
         self._watched: dict[MemberKey, _Watched] = {}
         self._deadlines: Deadlines[MemberKey] = Deadlines()
 
@@ -56,14 +55,14 @@ class Sessions:
 
     def begin(self, key: MemberKey, *, timeout_s: float, holder_epoch: int, now_s: float) -> None:
         """Watch the member from now on, or start its session anew."""
-        self._watched[key] = _Watched(timeout_s, holder_epoch, self._metronome.late_s)
+        self._watched[key] = _Watched(timeout_s, holder_epoch, self._lateness.late_s)
         self._deadlines.set(key, now_s + timeout_s)
 
     def renew(self, key: MemberKey, now_s: float) -> None:
         """The member said something; one that others watch is none of our business."""
         watched = self._watched.get(key)
         if watched is not None:
-            watched.heard(self._metronome.late_s)
+            watched.heard(self._lateness.late_s)
             self._deadlines.set(key, now_s + watched.timeout_s)
 
     def end(self, key: MemberKey) -> None:
@@ -75,7 +74,7 @@ class Sessions:
         """Every session begins anew, in full, unless it did so since its member was heard of."""
         for key, watched in self._watched.items():
             if not watched.is_restarted:
-                watched.heard(self._metronome.late_s)
+                watched.heard(self._lateness.late_s)
                 watched.is_restarted = True
                 self._deadlines.set(key, now_s + watched.timeout_s)
 
@@ -84,7 +83,7 @@ class Sessions:
         found = []
         for key in self._deadlines.take_due(now_s):
             watched = self._watched[key]
-            excused_s = self._metronome.excused_s(since_late_s=watched.since_late_s)
+            excused_s = self._lateness.excused_s(since_late_s=watched.since_late_s)
             if excused_s > 0 and not watched.is_excused:
                 watched.is_excused = True
                 self._deadlines.set(key, now_s + excused_s)

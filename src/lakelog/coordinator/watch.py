@@ -22,12 +22,11 @@ from typing import Final
 from lakelog.clock import Clock
 from lakelog.coordinator.changes import Change
 from lakelog.coordinator.desk import Desk
-from lakelog.coordinator.metronome import Metronome
 from lakelog.coordinator.options import GroupOptions
 from lakelog.coordinator.outbox import Heard
 from lakelog.coordinator.ports import Brokers
 from lakelog.coordinator.sessions import Sessions, Suspect
-from lakelog.coordinator.timers import RanOut, Timers
+from lakelog.coordinator.timers import RanOut, TickLateness, Timers
 from lakelog.groups import classic, consumer
 from lakelog.groups.events import Expire, Judged, TimerExpired
 from lakelog.groups.state import ClassicGroup, ClassicMember, Group, Member, Timer
@@ -70,9 +69,9 @@ class Watch:
         self._options = options
         self._has_parked_join = has_parked_join
         self._expired = expired
-        self._metronome = Metronome()
-        self._sessions = Sessions(self._metronome)
-        self._timers = Timers(self._metronome)
+        self._lateness = TickLateness()
+        self._sessions = Sessions(self._lateness)
+        self._timers = Timers(self._lateness)
         self._live: tuple[int, ...] = tuple(brokers.live())
         self._is_well = True
         self._unwell_ticks = 0
@@ -89,7 +88,7 @@ class Watch:
             expected_s = self._clock.monotonic_s() + TICK_S
             await asyncio.sleep(TICK_S)
             now_s = self._clock.monotonic_s()
-            late_s = self._metronome.ticked(expected_s=expected_s, now_s=now_s)
+            late_s = self._lateness.ticked(expected_s=expected_s, now_s=now_s)
             if late_s > STALL_S:
                 event(_log, "stalled", logging.WARNING, late_s=round(late_s, 3))
                 self._doubt()

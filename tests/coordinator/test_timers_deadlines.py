@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakelog.coordinator.deadlines import SLACK, Deadlines
+from lakelog.coordinator.timers import SLACK, Deadlines
 
 
 def test_keys_fall_due_in_the_order_of_their_times_and_once() -> None:
