@@ -8,7 +8,7 @@ WATCH = (
     "tests/coordinator/test_stalls.py",
 )
 HELD = ("tests/coordinator/test_budget.py",)
-LARGE = ("tests/domain/test_group_parts.py", "tests/coordinator/test_large_events.py")
+LARGE = ("tests/domain/test_group_parts.py", "tests/coordinator/test_group_domain_large_events.py")
 
 TIME: tuple[Plant, ...] = (
     plant(
@@ -51,7 +51,7 @@ TIME: tuple[Plant, ...] = (
 PARTS: tuple[Plant, ...] = (
     plant(
         "an event larger than a record is refused",
-        "coordinator/outbox.py",
+        "coordinator/group_domain.py",
         "        if not parts or sum(",
         "        if parts or sum(",
         tests=LARGE,

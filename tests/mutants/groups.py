@@ -104,14 +104,14 @@ STATE: tuple[Plant, ...] = (
 SHELL: tuple[Plant, ...] = (
     plant(
         "groups are spoken for without a session",
-        "coordinator/desk.py",
+        "coordinator/group_domain.py",
         "if self._clock.monotonic_s() >= self._brokers.alive_until_s():",
         "if False:",
         tests=COORDINATOR,
     ),
     plant(
         "a reload leaves the parked unanswered",
-        "coordinator/desk.py",
+        "coordinator/group_domain.py",
         "            callback()\n        self._look_at_all()\n",
         "            callback()\n",
         tests=COORDINATOR,

@@ -14,8 +14,7 @@ from msgspec.structs import replace
 
 from lakelog.clock import Clock, Tasks
 from lakelog.coordinator.asks import JOINS
-from lakelog.coordinator.desk import Desk
-from lakelog.coordinator.outbox import Heard
+from lakelog.coordinator.group_domain import EventResult, GroupDomain
 from lakelog.coordinator.owner import Owner
 from lakelog.groups.consumer import needs_target
 from lakelog.groups.events import Beat, Beaten
@@ -42,62 +41,64 @@ class Beats:
         self._tasks = tasks
         self._renew = renew
 
-    def beat(self, desk: Desk, event: Beat) -> "asyncio.Future[Beaten]":
+    def beat(self, domain: GroupDomain, event: Beat) -> "asyncio.Future[Beaten]":
         """The answer to a heartbeat; what is to be written is queued before this returns."""
-        if not desk.is_well():
+        if not domain.is_well():
             return _done(_UNAVAILABLE)
-        event = _adopting(desk, event)
-        _, outcome, is_changed = desk.table.preview(event)
+        event = _adopting(domain, event)
+        _, outcome, is_changed = domain.table.preview(event)
         assert isinstance(outcome, Beaten), outcome
         if outcome.code is not ErrorCode.NONE:
-            return self._tasks.spawn(self._make_sure(desk, event), name="group beat")
+            return self._tasks.spawn(self._make_sure(domain, event), name="group beat")
         if not is_changed:
             self._renew(event.group_id, outcome.member_id)
-            if self._awaits_target(desk, event.group_id):
-                return self._tasks.spawn(self._targeted(desk, event), name="group beat")
+            if self._awaits_target(domain, event.group_id):
+                return self._tasks.spawn(self._targeted(domain, event), name="group beat")
             return _done(outcome)
-        heard = desk.outbox.send(event)
-        return self._tasks.spawn(self._written(desk, event, heard), name="group beat")
+        heard = domain.outbox.send(event)
+        return self._tasks.spawn(self._written(domain, event, heard), name="group beat")
 
-    async def _make_sure(self, desk: Desk, event: Beat) -> Beaten:
+    async def _make_sure(self, domain: GroupDomain, event: Beat) -> Beaten:
         """Judge again on a state that is surely current."""
         try:
-            await desk.prove(arrived_s=self._clock.monotonic_s())
+            await domain.prove(arrived_s=self._clock.monotonic_s())
         except Unavailable:
             return _UNAVAILABLE
-        return await self._judge(desk, event)
+        return await self._judge(domain, event)
 
-    async def _targeted(self, desk: Desk, event: Beat) -> Beaten:
+    async def _targeted(self, domain: GroupDomain, event: Beat) -> Beaten:
         """Judge once the target is there that the group needs: the member need not ask again."""
         await self._await_target(event.group_id)
-        return await self._judge(desk, event)
+        return await self._judge(domain, event)
 
-    async def _judge(self, desk: Desk, event: Beat) -> Beaten:
+    async def _judge(self, domain: GroupDomain, event: Beat) -> Beaten:
         """The answer by what is known now; the event still names the holder that it met (K4)."""
-        _, outcome, is_changed = desk.table.preview(event)
+        _, outcome, is_changed = domain.table.preview(event)
         assert isinstance(outcome, Beaten), outcome
         if is_changed:
-            return await self._written(desk, event, desk.outbox.send(event))
+            return await self._written(domain, event, domain.outbox.send(event))
         if outcome.code is ErrorCode.NONE:
             self._renew(event.group_id, outcome.member_id)
         return outcome
 
-    async def _written(self, desk: Desk, event: Beat, heard: "asyncio.Future[Heard]") -> Beaten:
+    async def _written(
+        self, domain: GroupDomain, event: Beat, heard: "asyncio.Future[EventResult]"
+    ) -> Beaten:
         first = _beaten(await heard)
         if first.code is not ErrorCode.NONE:
             return first
         self._renew(event.group_id, first.member_id)
         if event.member_epoch < JOINS:
             return first
-        if self._awaits_target(desk, event.group_id):
+        if self._awaits_target(domain, event.group_id):
             await self._await_target(event.group_id)
-        group = desk.group(event.group_id)
+        group = domain.group(event.group_id)
         if not isinstance(group, ConsumerGroup) or group.target_epoch <= first.epoch:
             return first
-        return await self._with_target(desk, event, first)
+        return await self._with_target(domain, event, first)
 
-    def _awaits_target(self, desk: Desk, group_id: str) -> bool:
-        group = desk.group(group_id)
+    def _awaits_target(self, domain: GroupDomain, group_id: str) -> bool:
+        group = domain.group(group_id)
         if not isinstance(group, ConsumerGroup) or not needs_target(group):
             return False
         return self._owner.comes_at_once(group_id)
@@ -107,11 +108,11 @@ class Beats:
         await asyncio.wait([target], timeout=TARGET_S)
         target.cancel()  # it may never come
 
-    async def _with_target(self, desk: Desk, event: Beat, first: Beaten) -> Beaten:
+    async def _with_target(self, domain: GroupDomain, event: Beat, first: Beaten) -> Beaten:
         """What the member would hear if it asked once more, added to what it was to hear."""
-        _, second, is_changed = desk.table.preview(_next(event, first))
+        _, second, is_changed = domain.table.preview(_next(event, first))
         if is_changed:
-            second = _beaten(await desk.outbox.send(_next(event, first)))
+            second = _beaten(await domain.outbox.send(_next(event, first)))
         assert isinstance(second, Beaten), second
         if second.code is not ErrorCode.NONE:
             # What was written may have given partitions: a client that hears of a failure tells
@@ -122,9 +123,9 @@ class Beats:
         return second
 
 
-def _adopting(desk: Desk, event: Beat) -> Beat:
+def _adopting(domain: GroupDomain, event: Beat) -> Beat:
     """The heartbeat; of a member that another broker holds, with that holder's epoch (K4)."""
-    group = desk.group(event.group_id)
+    group = domain.group(event.group_id)
     member = None if group is None else group.members.get(event.member_id)
     if member is None or member.holder == event.holder:
         return event
@@ -151,7 +152,7 @@ def _next(event: Beat, first: Beaten) -> Beat:
     )
 
 
-def _beaten(heard: Heard) -> Beaten:
+def _beaten(heard: EventResult) -> Beaten:
     if isinstance(heard, Beaten):
         return heard
     if heard is ErrorCode.UNKNOWN_SERVER_ERROR:

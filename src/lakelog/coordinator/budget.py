@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from lakelog.clock import Clock
-from lakelog.coordinator.changes import Change
+from lakelog.coordinator.group_domain import GroupDiff
 from lakelog.coordinator.options import GroupOptions
 from lakelog.groups.events import (
     Beat,
@@ -66,7 +66,7 @@ class Budget:
         self._metrics = metrics
         metrics.group_limits.refresh = self._refresh
 
-    def see(self, change: Change) -> None:
+    def see(self, change: GroupDiff) -> None:
         """A group is another one now: its size follows."""
         before = self._groups.pop(change.group_id, 0)
         self._groups_bytes -= before
@@ -135,7 +135,7 @@ class Budget:
         }
 
 
-def _grown_bytes(change: Change) -> int:
+def _grown_bytes(change: GroupDiff) -> int:
     """By how much the group grew; looks at no more members than changed."""
     before, after = change.before, change.after
     old = {} if before is None else before.members

@@ -12,8 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from lakelog.coordinator.desk import Desk
-from lakelog.coordinator.outbox import Heard
+from lakelog.coordinator.group_domain import EventResult, GroupDomain
 from lakelog.domain.event_queue import EVENT_BYTES_MAX
 from lakelog.groups.events import CommitOffsets, Judged, encode_group_event
 from lakelog.groups.state import ClassicGroup
@@ -33,19 +32,19 @@ class Commits:
         self._renew = renew
         self._committed = committed
 
-    def commit(self, desk: Desk, event: CommitOffsets) -> "asyncio.Future[ErrorCode]":
+    def commit(self, domain: GroupDomain, event: CommitOffsets) -> "asyncio.Future[ErrorCode]":
         """What the client hears; the event is queued before this returns."""
         parts = commit_parts(event, bytes_max=EVENT_BYTES_MAX)
-        answers = [desk.outbox.ask(part, partial(self._finish, desk, part)) for part in parts]
+        answers = [domain.outbox.ask(part, partial(self._finish, domain, part)) for part in parts]
         return answers[0] if len(answers) == 1 else _first_refusal(answers)
 
-    def _finish(self, desk: Desk, event: CommitOffsets, heard: Heard) -> ErrorCode:
+    def _finish(self, domain: GroupDomain, event: CommitOffsets, heard: EventResult) -> ErrorCode:
         if not isinstance(heard, Judged):
             return heard if isinstance(heard, ErrorCode) else ErrorCode.UNKNOWN_SERVER_ERROR
         if heard.code is ErrorCode.NONE:
             self._committed.inc(len(event.offsets))
             # A classic member that commits is alive; one of a consumer group has to say so.
-            if isinstance(desk.group(event.group_id), ClassicGroup):
+            if isinstance(domain.group(event.group_id), ClassicGroup):
                 self._renew(event.group_id, event.member_id)
         return heard.code
 

@@ -23,10 +23,9 @@ from lakelog.coordinator.asks import (
 from lakelog.coordinator.beats import Beats
 from lakelog.coordinator.budget import Budget
 from lakelog.coordinator.commits import Commits
-from lakelog.coordinator.desk import Desk
+from lakelog.coordinator.group_domain import AnswerT, EventResult, GroupDomain
 from lakelog.coordinator.members import Members
 from lakelog.coordinator.options import GroupOptions
-from lakelog.coordinator.outbox import AnswerT, Heard
 from lakelog.coordinator.owner import Owner
 from lakelog.coordinator.parked import Parking
 from lakelog.coordinator.ports import Brokers, EqualSettings, Ports, SettingsBook, TopicBook
@@ -70,29 +69,31 @@ class Coordinator:
         self._is_draining = False
         self.registered: Registered = _nobody
         """The names under which the brokers that have a session write."""
-        self._desks = [Desk(replica, brokers, clock, entropy, options) for replica in replicas]
+        self._domains = [
+            GroupDomain(replica, brokers, clock, entropy, options) for replica in replicas
+        ]
         self._budget = Budget(self.tables, clock, options, metrics)
-        for desk in self._desks:
-            desk.hearers.append(self._budget.see)
-            desk.outbox.refusal = partial(_refusal_of, self._budget, desk)
+        for domain in self._domains:
+            domain.listeners.append(self._budget.see)
+            domain.outbox.refusal = partial(_refusal_of, self._budget, domain)
         self._parking = Parking(self._group)
         self._watches = [
             Watch(
-                desk,
+                domain,
                 brokers,
                 clock,
                 options,
                 has_parked_join=self._parking.joins,
                 expired=metrics.expired_members,
             )
-            for desk in self._desks
+            for domain in self._domains
         ]
-        for desk in self._desks:
-            desk.hearers.append(self._parking.see)
+        for domain in self._domains:
+            domain.listeners.append(self._parking.see)
         ports = Ports(brokers, topics, self.settings)
-        self._owner = Owner(self._desks, self._desk, ports, clock, options)
-        self._retention = Retention(self._desks, brokers, topics, clock, options)
-        self._tally = Tally(self._desks, self._desk, brokers, metrics)
+        self._owner = Owner(self._domains, self._domain, ports, clock, options)
+        self._retention = Retention(self._domains, brokers, topics, clock, options)
+        self._tally = Tally(self._domains, self._domain, brokers, metrics)
         self._members = Members(
             self._parking,
             self._renew,
@@ -111,9 +112,9 @@ class Coordinator:
 
     def start(self) -> None:
         """Begin to watch groups; the replicas run already."""
-        for desk in self._desks:
-            desk.open()
-            self._tasks.spawn(desk.follow_level(self.registered), name="group level")
+        for domain in self._domains:
+            domain.open()
+            self._tasks.spawn(domain.follow_level(self.registered), name="group level")
         for watch in self._watches:
             self._tasks.spawn(watch.run(), name="group watch")
         self._owner.start()
@@ -133,18 +134,18 @@ class Coordinator:
     async def close(self) -> None:
         """Stop watching; whoever still waits is sent away."""
         self.drain()
-        for desk in self._desks:
-            desk.close()
+        for domain in self._domains:
+            domain.close()
         await self._owner.close()
         await self._tasks.close()
 
     def table(self, group_id: str) -> GroupTable:
         """The groups and offsets of the domain that this group is in."""
-        return self._desk(group_id).table
+        return self._domain(group_id).table
 
     def tables(self) -> Sequence[GroupTable]:
         """All groups and offsets, domain by domain."""
-        return [desk.table for desk in self._desks]
+        return [domain.table for domain in self._domains]
 
     async def prove(self, group_id: str | None, *, arrived_s: float) -> None:
         """Return when the tables hold all that was acknowledged before (rule 16).
@@ -152,24 +153,24 @@ class Coordinator:
         That includes what this broker queued before. Of one group's domain, or of all; raises
         `Unavailable`.
         """
-        desks = self._desks if group_id is None else [self._desk(group_id)]
-        await asyncio.gather(*(desk.prove(arrived_s=arrived_s) for desk in desks))
+        domains = self._domains if group_id is None else [self._domain(group_id)]
+        await asyncio.gather(*(domain.prove(arrived_s=arrived_s) for domain in domains))
 
     def join(self, ask: JoinAsk) -> "asyncio.Future[JoinAnswer]":
         """The answer to a JoinGroup, once its generation is there."""
-        desk = self._desk(ask.group_id)
-        refusal = self._refusal(desk)
+        domain = self._domain(ask.group_id)
+        refusal = self._refusal(domain)
         if refusal is not None:
             return _done(JoinAnswer(refusal, ask.member_id))
-        return self._members.join(desk, ask)
+        return self._members.join(domain, ask)
 
     def sync(self, ask: SyncAsk) -> "asyncio.Future[SyncAnswer]":
         """The answer to a SyncGroup, once the leader has brought the assignments."""
-        desk = self._desk(ask.group_id)
-        refusal = self._refusal(desk)
+        domain = self._domain(ask.group_id)
+        refusal = self._refusal(domain)
         if refusal is not None:
             return _done(SyncAnswer(refusal))
-        return self._members.sync(desk, ask)
+        return self._members.sync(domain, ask)
 
     def heartbeat(
         self, group_id: str, *, member_id: str, instance_id: str | None, generation: int
@@ -180,7 +181,7 @@ class Coordinator:
         if not group_id:
             return _done(ErrorCode.INVALID_GROUP_ID)
         return self._members.heartbeat(
-            self._desk(group_id),
+            self._domain(group_id),
             group_id,
             member_id=member_id,
             instance_id=instance_id,
@@ -191,11 +192,11 @@ class Coordinator:
         self, group_id: str, members: Sequence[tuple[str, str | None]]
     ) -> "asyncio.Future[Left | ErrorCode]":
         """What became of each member (id, instance id) of a LeaveGroup."""
-        desk = self._desk(group_id)
-        refusal = self._refusal(desk)
+        domain = self._domain(group_id)
+        refusal = self._refusal(domain)
         if refusal is not None:
             return _done(refusal)
-        return self._members.leave(desk, group_id, members)
+        return self._members.leave(domain, group_id, members)
 
     def beat(self, ask: BeatAsk) -> "asyncio.Future[Beaten]":
         """The answer to a ConsumerGroupHeartbeat."""
@@ -212,23 +213,23 @@ class Coordinator:
             members_max=self.options.consumer_members_max,
             settings=self.settings.of(ask.group_id),
         )
-        return self._beats.beat(self._desk(ask.group_id), event)
+        return self._beats.beat(self._domain(ask.group_id), event)
 
     def commit(self, event: CommitOffsets) -> "asyncio.Future[ErrorCode]":
         """What became of an OffsetCommit: all of it, or nothing with this code."""
-        desk = self._desk(event.group_id)
-        refusal = self._refusal(desk)
+        domain = self._domain(event.group_id)
+        refusal = self._refusal(domain)
         if refusal is not None:
             return _done(refusal)
-        return self._commits.commit(desk, event)
+        return self._commits.commit(domain, event)
 
-    def submit(self, event: GroupEvent) -> "asyncio.Future[Heard]":
+    def submit(self, event: GroupEvent) -> "asyncio.Future[EventResult]":
         """What became of any other event of a group."""
         if self._is_draining:
             return _done(_GOING)
-        return self._desk(event.group_id).outbox.send(event)
+        return self._domain(event.group_id).outbox.send(event)
 
-    def _refusal(self, desk: Desk) -> ErrorCode | None:
+    def _refusal(self, domain: GroupDomain) -> ErrorCode | None:
         """Why nothing is taken in now.
 
         A broker that stood still finds requests in its sockets that their clients have long sent
@@ -236,14 +237,14 @@ class Coordinator:
         """
         if self._is_draining:
             return _GOING
-        return None if desk.is_well() else ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return None if domain.is_well() else ErrorCode.COORDINATOR_NOT_AVAILABLE
 
-    def _desk(self, group_id: str) -> Desk:
-        desks = self._desks
-        return desks[0] if len(desks) == 1 else desks[domain_index(group_id, len(desks))]
+    def _domain(self, group_id: str) -> GroupDomain:
+        domains = self._domains
+        return domains[0] if len(domains) == 1 else domains[domain_index(group_id, len(domains))]
 
     def _group(self, group_id: str) -> Group | None:
-        return self._desk(group_id).group(group_id)
+        return self._domain(group_id).group(group_id)
 
     def _renew(self, group_id: str, member_id: str) -> None:
         watches = self._watches
@@ -256,8 +257,8 @@ class Coordinator:
             self._members.issued.expire(self._clock.monotonic_s())
 
 
-def _refusal_of(budget: Budget, desk: Desk, event: GroupEvent) -> ErrorCode | None:
-    return budget.refusal(event, desk.table)
+def _refusal_of(budget: Budget, domain: GroupDomain, event: GroupEvent) -> ErrorCode | None:
+    return budget.refusal(event, domain.table)
 
 
 async def _nobody() -> Sequence[str]:

@@ -19,10 +19,9 @@ from lakelog.coordinator.asks import (
     minted_classic,
     needs_id_first,
 )
-from lakelog.coordinator.desk import Desk
+from lakelog.coordinator.group_domain import AnswerT, EventResult, GroupDomain
 from lakelog.coordinator.issued import Issued
 from lakelog.coordinator.options import GroupOptions
-from lakelog.coordinator.outbox import AnswerT, Heard
 from lakelog.coordinator.parked import ParkedJoin, ParkedSync, Parking
 from lakelog.coordinator.sessions import MemberKey
 from lakelog.groups.classic import judge_heartbeat
@@ -70,7 +69,7 @@ class Members:
         self._tasks = tasks
         self._adopting: set[MemberKey] = set()
 
-    def join(self, desk: Desk, ask: JoinAsk) -> "asyncio.Future[JoinAnswer]":
+    def join(self, domain: GroupDomain, ask: JoinAsk) -> "asyncio.Future[JoinAnswer]":
         """The answer to a JoinGroup."""
         code = check_join(ask, self._options)
         if code is not ErrorCode.NONE:
@@ -81,19 +80,19 @@ class Members:
             ask, member_id=member_id, is_new=is_new, holder=self._own_id, options=self._options
         )
         if needs_id_first(ask):
-            return _done(self._issue(desk, event))
+            return _done(self._issue(domain, event))
         answer: asyncio.Future[JoinAnswer] = asyncio.get_running_loop().create_future()
         parked = ParkedJoin(ask, member_id, answer)
         self._parking.park(parked)
-        heard = desk.outbox.send(event)
+        heard = domain.outbox.send(event)
         heard.add_done_callback(partial(self._joined, parked))
         return answer
 
-    def _issue(self, desk: Desk, event: Join) -> JoinAnswer:
+    def _issue(self, domain: GroupDomain, event: Join) -> JoinAnswer:
         """Send the member away with an id, unless the group would not take it (KIP-394)."""
-        if not desk.is_well():
+        if not domain.is_well():
             return JoinAnswer(ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
-        _, outcome, _ = desk.table.preview(event)
+        _, outcome, _ = domain.table.preview(event)
         assert isinstance(outcome, Joined), outcome
         if outcome.code is not ErrorCode.NONE:
             return JoinAnswer(outcome.code, "")
@@ -101,7 +100,7 @@ class Members:
         self.issued.give((event.group_id, event.member_id), until_s=until_s)
         return JoinAnswer(ErrorCode.MEMBER_ID_REQUIRED, event.member_id)
 
-    def _joined(self, parked: ParkedJoin, heard: "asyncio.Future[Heard]") -> None:
+    def _joined(self, parked: ParkedJoin, heard: "asyncio.Future[EventResult]") -> None:
         outcome = heard.result()
         if not isinstance(outcome, Joined):
             assert isinstance(outcome, ErrorCode), outcome
@@ -115,23 +114,23 @@ class Members:
         parked.joined = outcome
         self._parking.take(parked)
 
-    def sync(self, desk: Desk, ask: SyncAsk) -> "asyncio.Future[SyncAnswer]":
+    def sync(self, domain: GroupDomain, ask: SyncAsk) -> "asyncio.Future[SyncAnswer]":
         """The answer to a SyncGroup."""
         if not ask.group_id:
             return _done(SyncAnswer(ErrorCode.INVALID_GROUP_ID))
         size_bytes = sum(len(name) + len(share) for name, share in ask.assignments)
-        parts = () if size_bytes > self._options.sync_bytes_max else self._sync_events(desk, ask)
+        parts = () if size_bytes > self._options.sync_bytes_max else self._sync_events(domain, ask)
         if not parts:
             return _done(SyncAnswer(ErrorCode.UNKNOWN_SERVER_ERROR))
         answer: asyncio.Future[SyncAnswer] = asyncio.get_running_loop().create_future()
         parked = ParkedSync(ask, answer)
         self._parking.park(parked)
-        all_heard = [desk.outbox.send(part) for part in parts]
+        all_heard = [domain.outbox.send(part) for part in parts]
         all_heard[-1].add_done_callback(partial(self._synced, parked, all_heard))
         return answer
 
-    def _sync_events(self, desk: Desk, ask: SyncAsk) -> tuple[Sync, ...]:
-        group = desk.group(ask.group_id)
+    def _sync_events(self, domain: GroupDomain, ask: SyncAsk) -> tuple[Sync, ...]:
+        group = domain.group(ask.group_id)
         is_follower = (
             isinstance(group, ClassicGroup)
             and group.generation == ask.generation
@@ -154,8 +153,8 @@ class Members:
     def _synced(
         self,
         parked: ParkedSync,
-        all_heard: "Sequence[asyncio.Future[Heard]]",
-        _: "asyncio.Future[Heard]",
+        all_heard: "Sequence[asyncio.Future[EventResult]]",
+        _: "asyncio.Future[EventResult]",
     ) -> None:
         for heard in all_heard:
             # The queue is first in, first out: parts before the last one are settled with it.
@@ -171,7 +170,7 @@ class Members:
 
     def heartbeat(
         self,
-        desk: Desk,
+        domain: GroupDomain,
         group_id: str,
         *,
         member_id: str,
@@ -179,44 +178,44 @@ class Members:
         generation: int,
     ) -> "asyncio.Future[ErrorCode]":
         """The answer to a Heartbeat."""
-        if not desk.is_well():
+        if not domain.is_well():
             return _done(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         code = judge_heartbeat(
-            desk.group(group_id),
+            domain.group(group_id),
             member_id=member_id,
             instance_id=instance_id,
             generation=generation,
         )
         if code in _GOOD:
-            return _done(self._alive(desk, (group_id, member_id), code))
+            return _done(self._alive(domain, (group_id, member_id), code))
         judge = partial(
             judge_heartbeat, member_id=member_id, instance_id=instance_id, generation=generation
         )
-        work = self._make_sure(desk, (group_id, member_id), judge)
+        work = self._make_sure(domain, (group_id, member_id), judge)
         return self._tasks.spawn(work, name="group heartbeat")
 
     async def _make_sure(
-        self, desk: Desk, key: MemberKey, judge: Callable[[Group | None], ErrorCode]
+        self, domain: GroupDomain, key: MemberKey, judge: Callable[[Group | None], ErrorCode]
     ) -> ErrorCode:
         """Judge again on a state that is surely current."""
         try:
-            await desk.prove(arrived_s=self._clock.monotonic_s())
+            await domain.prove(arrived_s=self._clock.monotonic_s())
         except Unavailable:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        code = judge(desk.group(key[0]))
-        return self._alive(desk, key, code) if code in _GOOD else code
+        code = judge(domain.group(key[0]))
+        return self._alive(domain, key, code) if code in _GOOD else code
 
-    def _alive(self, desk: Desk, key: MemberKey, code: ErrorCode) -> ErrorCode:
+    def _alive(self, domain: GroupDomain, key: MemberKey, code: ErrorCode) -> ErrorCode:
         """A member that is known spoke to us: from now on we watch it."""
         group_id, member_id = key
-        group = desk.group(group_id)
+        group = domain.group(group_id)
         assert group is not None, key
         if group.members[member_id].holder == self._own_id:
             self._renew(group_id, member_id)
             return code
         if key in self._adopting:
             return code
-        heard = desk.outbox.send(Adopt(group_id, member_id, self._own_id))
+        heard = domain.outbox.send(Adopt(group_id, member_id, self._own_id))
         if heard.done():  # it could not even be queued
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         self._adopting.add(key)
@@ -224,7 +223,7 @@ class Members:
         return code
 
     def leave(
-        self, desk: Desk, group_id: str, members: Sequence[tuple[str, str | None]]
+        self, domain: GroupDomain, group_id: str, members: Sequence[tuple[str, str | None]]
     ) -> "asyncio.Future[Left | ErrorCode]":
         """The answer to a LeaveGroup; ids that were given out and not used can go too (row 86)."""
         if not group_id:
@@ -236,11 +235,11 @@ class Members:
         finish = partial(_left, tuple(members), unused)
         if not leaving:
             return _done(finish(Left(())))
-        return desk.outbox.ask(Leave(group_id, leaving), finish)
+        return domain.outbox.ask(Leave(group_id, leaving), finish)
 
 
 def _left(
-    members: Sequence[tuple[str, str | None]], unused: Sequence[bool], heard: Heard
+    members: Sequence[tuple[str, str | None]], unused: Sequence[bool], heard: EventResult
 ) -> Left | ErrorCode:
     """What became of each member, those with unused ids among them."""
     if not isinstance(heard, Left):

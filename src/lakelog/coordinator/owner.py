@@ -12,10 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from lakelog.clock import Clock, Tasks
-from lakelog.coordinator.changes import Change
-from lakelog.coordinator.desk import Desk
+from lakelog.coordinator.group_domain import EventResult, GroupDiff, GroupDomain
 from lakelog.coordinator.options import GroupOptions
-from lakelog.coordinator.outbox import Heard
 from lakelog.coordinator.plan import (
     OwnerEvent,
     Topics,
@@ -53,14 +51,14 @@ class Owner:
 
     def __init__(
         self,
-        desks: Sequence[Desk],
-        desk_of: Callable[[str], Desk],
+        domains: Sequence[GroupDomain],
+        domain_of: Callable[[str], GroupDomain],
         ports: Ports,
         clock: Clock,
         options: GroupOptions,
     ) -> None:
-        self._desks = desks
-        self._desk_of = desk_of
+        self._domains = domains
+        self._domain_of = domain_of
         self._brokers = ports.brokers
         self._book = ports.topics
         self._settings = ports.settings
@@ -74,8 +72,8 @@ class Owner:
         self._topics: Topics = {}
         self._has_news = asyncio.Event()
         self._is_closed = False
-        for desk in desks:
-            desk.hearers.append(self._see)
+        for domain in domains:
+            domain.listeners.append(self._see)
 
     def start(self) -> None:
         """Begin to work; hears of changed topics from here on."""
@@ -106,7 +104,7 @@ class Owner:
         self._waiters[group_id] = [*waiting, waiter]
         return waiter
 
-    def _see(self, change: Change) -> None:
+    def _see(self, change: GroupDiff) -> None:
         group_id, before, after = change.group_id, change.before, change.after
         if not isinstance(after, ConsumerGroup):
             self._targeted_s.pop(group_id, None)
@@ -159,7 +157,7 @@ class Owner:
             pause_s = await self._attend_once(group_id)
         finally:
             self._busy.discard(group_id)
-        group = self._desk_of(group_id).group(group_id)
+        group = self._domain_of(group_id).group(group_id)
         if pause_s is None and isinstance(group, ConsumerGroup) and is_waiting(group):
             pause_s = 0.0  # it changed while we were at it
         if pause_s is not None:
@@ -167,11 +165,11 @@ class Owner:
 
     async def _attend_once(self, group_id: str) -> float | None:
         """Returns after what pause to look again; None if only a change gives reason to."""
-        desk = self._desk_of(group_id)
-        group = desk.group(group_id)
+        domain = self._domain_of(group_id)
+        group = domain.group(group_id)
         if not isinstance(group, ConsumerGroup):
             return None
-        if not desk.is_well():
+        if not domain.is_well():
             return RETRY_S
         began_s = self._clock.monotonic_s()
         loop = asyncio.get_running_loop()
@@ -179,14 +177,14 @@ class Owner:
         cost_s = self._clock.monotonic_s() - began_s
         if not said:
             return None
-        heard = [await one for one in [desk.outbox.send(one) for one in said]]
+        heard = [await one for one in [domain.outbox.send(one) for one in said]]
         return self._judge(group_id, heard, cost_s=cost_s)
 
     def _work_out(self, group: ConsumerGroup, topics: Topics) -> tuple[OwnerEvent, ...]:
         assignor = self._options.consumer_assignors[0]
         return owner_events(group, topics, assignor_default=assignor)
 
-    def _judge(self, group_id: str, heard: Sequence[Heard], *, cost_s: float) -> float:
+    def _judge(self, group_id: str, heard: Sequence[EventResult], *, cost_s: float) -> float:
         """After what pause to look at the group again, by what became of what we said."""
         if all(one == _TAKEN_IN for one in heard):
             return 0.0  # topics may have changed while the target was made
@@ -216,11 +214,11 @@ class Owner:
                 await self._look_at_groups(changed)
 
     async def _look_at_groups(self, changed: frozenset[str] | None) -> None:
-        for desk in self._desks:
-            for number, group_id in enumerate(list(desk.table.groups)):
+        for domain in self._domains:
+            for number, group_id in enumerate(list(domain.table.groups)):
                 if number % GROUPS_AT_ONCE == GROUPS_AT_ONCE - 1:
                     await asyncio.sleep(0)
-                group = desk.group(group_id)
+                group = domain.group(group_id)
                 if not isinstance(group, ConsumerGroup) or not group.members:
                     continue
                 if changed is None or is_concerned(group, changed):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from lakelog.coordinator.asks import JoinAsk, SyncAsk
-from lakelog.coordinator.changes import Change
+from lakelog.coordinator.group_domain import GroupDiff
 from lakelog.groups.classic import answer_join, answer_sync
 from lakelog.groups.events import JoinAnswer, Joined, SyncAnswer
 from lakelog.groups.state import Group
@@ -139,7 +139,7 @@ class Parking:
         parked = self._parked.get(group_id, {}).get(member_id)
         return isinstance(parked, ParkedJoin) and not parked.answer.done()
 
-    def see(self, change: Change) -> None:
+    def see(self, change: GroupDiff) -> None:
         """Answer those whom the change of their group concerns."""
         there = self._parked.get(change.group_id)
         if there is None:

@@ -10,9 +10,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from lakelog.clock import Clock
-from lakelog.coordinator.changes import Change
-from lakelog.coordinator.desk import Desk
 from lakelog.coordinator.expiry import Moment, Place, expired
+from lakelog.coordinator.group_domain import GroupDiff, GroupDomain
 from lakelog.coordinator.options import GroupOptions
 from lakelog.coordinator.ports import Brokers, TopicBook
 from lakelog.coordinator.watch import GROUPS_AT_ONCE, rank_of
@@ -35,7 +34,7 @@ class Retention:
 
     def __init__(
         self,
-        desks: Sequence[Desk],
+        domains: Sequence[GroupDomain],
         brokers: Brokers,
         book: TopicBook,
         clock: Clock,
@@ -43,15 +42,15 @@ class Retention:
     ) -> None:
         self.is_clock_right: Callable[[], Awaitable[bool]] = _trust
         """Whether our clock is that of the object store, nearly; asked before each look."""
-        self._desks = desks
+        self._domains = domains
         self._brokers = brokers
         self._book = book
         self._clock = clock
         self._options = options
         self._empty_since_s: dict[str, float] = {}
         self._missing: frozenset[bytes] = frozenset()
-        for desk in desks:
-            desk.hearers.append(self._see)
+        for domain in domains:
+            domain.listeners.append(self._see)
 
     async def run(self) -> None:
         """Look for what is expired for ever, once an interval."""
@@ -75,39 +74,39 @@ class Retention:
             names=names,
             gone=self._missing,
         )
-        for desk in self._desks:
-            await desk.prove(arrived_s=self._clock.monotonic_s())
-            await self._look_at(desk, moment, missing)
+        for domain in self._domains:
+            await domain.prove(arrived_s=self._clock.monotonic_s())
+            await self._look_at(domain, moment, missing)
         self._missing = frozenset(missing)
 
-    async def _look_at(self, desk: Desk, moment: Moment, missing: set[bytes]) -> None:
-        for number, group_id in enumerate(list(desk.table.groups)):
+    async def _look_at(self, domain: GroupDomain, moment: Moment, missing: set[bytes]) -> None:
+        for number, group_id in enumerate(list(domain.table.groups)):
             if number % GROUPS_AT_ONCE == GROUPS_AT_ONCE - 1:
                 await asyncio.sleep(0)
-            offsets = desk.table.offsets.get(group_id, {})
+            offsets = domain.table.offsets.get(group_id, {})
             missing.update(topic for topic, _ in offsets if topic not in moment.names)
             ranked = self._brokers.ranked(group_id)
-            if rank_of(ranked, self._brokers.own_id) == 0 and desk.is_well():
-                self._forget(desk, group_id, moment)
+            if rank_of(ranked, self._brokers.own_id) == 0 and domain.is_well():
+                self._forget(domain, group_id, moment)
 
-    def _forget(self, desk: Desk, group_id: str, moment: Moment) -> None:
-        group = desk.group(group_id)
+    def _forget(self, domain: GroupDomain, group_id: str, moment: Moment) -> None:
+        group = domain.group(group_id)
         if group is None:
             return
-        offsets = desk.table.offsets.get(group_id, {})
+        offsets = domain.table.offsets.get(group_id, {})
         empty_for_ms = self._empty_for_ms(group_id)
         places = expired(group, offsets, moment, empty_for_ms=empty_for_ms)
         is_idle = not offsets and empty_for_ms >= self._options.offsets_retention_check_ms
         if places or (is_idle and not group.members):
             for some in _parts(places):
-                desk.outbox.send(ExpireOffsets(group_id, some, desk.position))
+                domain.outbox.send(ExpireOffsets(group_id, some, domain.position))
             event(_log, "offsets_expired", group=group_id, count=len(places))
 
     def _empty_for_ms(self, group_id: str) -> int:
         since_s = self._empty_since_s.get(group_id)
         return 0 if since_s is None else int((self._clock.monotonic_s() - since_s) * 1000)
 
-    def _see(self, change: Change) -> None:
+    def _see(self, change: GroupDiff) -> None:
         if change.after is None or change.after.members:
             self._empty_since_s.pop(change.group_id, None)
         else:

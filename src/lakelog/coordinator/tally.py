@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from lakelog.coordinator.changes import Change
-from lakelog.coordinator.desk import Desk
+from lakelog.coordinator.group_domain import GroupDiff, GroupDomain
 from lakelog.coordinator.ports import Brokers
 from lakelog.coordinator.watch import rank_of
 from lakelog.groups import consumer
@@ -28,21 +27,21 @@ class Tally:
 
     def __init__(
         self,
-        desks: Sequence[Desk],
-        desk_of: Callable[[str], Desk],
+        domains: Sequence[GroupDomain],
+        domain_of: Callable[[str], GroupDomain],
         brokers: Brokers,
         metrics: Metrics,
     ) -> None:
-        self._desk_of = desk_of
+        self._domain_of = domain_of
         self._brokers = brokers
         self._metrics = metrics
         self._states: dict[str, tuple[str, str]] = {}
         self._changed: set[str] = set()
         metrics.groups.refresh = self._refresh
-        for desk in desks:
-            desk.hearers.append(self._see)
+        for domain in domains:
+            domain.listeners.append(self._see)
 
-    def _see(self, change: Change) -> None:
+    def _see(self, change: GroupDiff) -> None:
         self._changed.add(change.group_id)
         if is_rebalanced(change.before, change.after):
             ranked = self._brokers.ranked(change.group_id)
@@ -55,7 +54,7 @@ class Tally:
             before = self._states.pop(group_id, None)
             if before is not None:
                 self._metrics.groups.add(before, -1)
-            group = self._desk_of(group_id).group(group_id)
+            group = self._domain_of(group_id).group(group_id)
             if group is not None:
                 state = self._states[group_id] = state_of(group)
                 self._metrics.groups.add(state, 1)

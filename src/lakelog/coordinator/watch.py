@@ -20,10 +20,8 @@ from functools import partial
 from typing import Final
 
 from lakelog.clock import Clock
-from lakelog.coordinator.changes import Change
-from lakelog.coordinator.desk import Desk
+from lakelog.coordinator.group_domain import EventResult, GroupDiff, GroupDomain
 from lakelog.coordinator.options import GroupOptions
-from lakelog.coordinator.outbox import Heard
 from lakelog.coordinator.ports import Brokers
 from lakelog.coordinator.sessions import Sessions, Suspect
 from lakelog.coordinator.timers import RanOut, TickLateness, Timers
@@ -55,7 +53,7 @@ class Watch:
 
     def __init__(
         self,
-        desk: Desk,
+        domain: GroupDomain,
         brokers: Brokers,
         clock: Clock,
         options: GroupOptions,
@@ -63,7 +61,7 @@ class Watch:
         has_parked_join: Callable[[str, str], bool],
         expired: Count,
     ) -> None:
-        self._desk = desk
+        self._domain = domain
         self._brokers = brokers
         self._clock = clock
         self._options = options
@@ -75,8 +73,8 @@ class Watch:
         self._live: tuple[int, ...] = tuple(brokers.live())
         self._is_well = True
         self._unwell_ticks = 0
-        desk.hearers.append(self._see)
-        desk.on_reload.append(self._reload)
+        domain.listeners.append(self._see)
+        domain.on_reload.append(self._reload)
 
     def renew(self, group_id: str, member_id: str) -> None:
         """The member said something to us."""
@@ -92,11 +90,11 @@ class Watch:
             if late_s > STALL_S:
                 event(_log, "stalled", logging.WARNING, late_s=round(late_s, 3))
                 self._doubt()
-            self._desk.outbox.sweep(now_s)
+            self._domain.outbox.sweep(now_s)
             await self._tick()
 
     async def _tick(self) -> None:
-        if not self._desk.is_well():
+        if not self._domain.is_well():
             self._unwell_ticks += 1
             self._doubt()
             return
@@ -120,10 +118,10 @@ class Watch:
     async def _recover(self) -> None:
         """Read the log to its end; after an outage sessions and timers begin anew, in full."""
         try:
-            await self._desk.prove(arrived_s=self._clock.monotonic_s())
+            await self._domain.prove(arrived_s=self._clock.monotonic_s())
         except Unavailable:
             return
-        if not self._desk.is_well():
+        if not self._domain.is_well():
             return
         if self._unwell_ticks >= OUTAGE_TICKS:
             now_s = self._now_s()
@@ -138,15 +136,15 @@ class Watch:
         if live == self._live:
             return
         self._live = live
-        for number, group_id in enumerate(list(self._desk.table.groups)):
+        for number, group_id in enumerate(list(self._domain.table.groups)):
             if number % GROUPS_AT_ONCE == GROUPS_AT_ONCE - 1:
                 await asyncio.sleep(0)
-            group = self._desk.group(group_id)
+            group = self._domain.group(group_id)
             if group is not None:
                 for member in group.members.values():
                     self._watch(group_id, None, member, only_new=True)
 
-    def _see(self, change: Change) -> None:
+    def _see(self, change: GroupDiff) -> None:
         before = {} if change.before is None else change.before.members
         after = {} if change.after is None else change.after.members
         for member_id in change.members:
@@ -194,34 +192,34 @@ class Watch:
             group_id, timer = ran_out.group_id, ran_out.timer
             rank = self._rank(group_id)
             if not self._timers.hold_back(ran_out, rank=rank, now_s=self._now_s()):
-                self._desk.outbox.send(
+                self._domain.outbox.send(
                     TimerExpired(group_id, int(timer.kind), timer.subject, timer.number)
                 )
 
     async def _expire(self, suspects: Sequence[Suspect]) -> None:
         try:
-            await self._desk.prove(arrived_s=self._clock.monotonic_s())
+            await self._domain.prove(arrived_s=self._clock.monotonic_s())
         except Unavailable:
             self._doubt()
-        if not self._is_well or not self._desk.is_well():
+        if not self._is_well or not self._domain.is_well():
             self._sessions.suspect_again(suspects, self._now_s())
             return
         for suspect in suspects:
             if self._is_gone(suspect):
                 group_id, member_id = suspect.key
-                heard = self._desk.outbox.send(Expire(group_id, member_id, suspect.holder_epoch))
+                heard = self._domain.outbox.send(Expire(group_id, member_id, suspect.holder_epoch))
                 heard.add_done_callback(partial(self._count, suspect))
 
     def _is_gone(self, suspect: Suspect) -> bool:
         group_id, member_id = suspect.key
-        group = self._desk.group(group_id)
+        group = self._domain.group(group_id)
         member = None if group is None else group.members.get(member_id)
         if member is None or not self._sessions.is_silent(suspect):
             return False
         waits = isinstance(member, ClassicMember) and member.is_joined and not member.is_new
         return not (waits and self._has_parked_join(group_id, member_id))
 
-    def _count(self, suspect: Suspect, heard: "asyncio.Future[Heard]") -> None:
+    def _count(self, suspect: Suspect, heard: "asyncio.Future[EventResult]") -> None:
         if heard.result() == Judged(ErrorCode.NONE):
             self._expired.inc()
             group_id, member_id = suspect.key
