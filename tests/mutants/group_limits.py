@@ -4,8 +4,8 @@ from tests.mutants.plant import Plant, plant
 
 WATCH = (
     "tests/coordinator/test_timers_lateness.py",
-    "tests/coordinator/test_sessions.py",
-    "tests/coordinator/test_stalls.py",
+    "tests/coordinator/test_member_expiry_sessions.py",
+    "tests/coordinator/test_member_expiry_stalls.py",
 )
 HELD = ("tests/coordinator/test_budget.py",)
 LARGE = ("tests/domain/test_group_parts.py", "tests/coordinator/test_group_domain_large_events.py")
@@ -20,28 +20,28 @@ TIME: tuple[Plant, ...] = (
     ),
     plant(
         "late ticks are excused again and again",
-        "coordinator/sessions.py",
+        "coordinator/member_expiry.py",
         "if excused_s > 0 and not watched.is_excused:",
         "if excused_s > 0:",
         tests=WATCH,
     ),
     plant(
         "late ticks are not excused at all",
-        "coordinator/sessions.py",
+        "coordinator/member_expiry.py",
         "if excused_s > 0 and not watched.is_excused:",
         "if False:",
         tests=WATCH,
     ),
     plant(
         "every outage restarts every session",
-        "coordinator/sessions.py",
+        "coordinator/member_expiry.py",
         "            if not watched.is_restarted:\n",
         "            if True:\n",
         tests=WATCH,
     ),
     plant(
         "a stall restarts every session",
-        "coordinator/watch.py",
+        "coordinator/member_expiry.py",
         "if self._unwell_ticks >= OUTAGE_TICKS:",
         "if True:",
         tests=WATCH,

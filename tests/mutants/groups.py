@@ -17,8 +17,8 @@ CONSUMER = (
 TABLE = ("tests/groups/test_table.py",)
 COORDINATOR = (
     "tests/coordinator/test_coordinator.py",
-    "tests/coordinator/test_watch.py",
-    "tests/coordinator/test_stalls.py",
+    "tests/coordinator/test_member_expiry.py",
+    "tests/coordinator/test_member_expiry_stalls.py",
     "tests/coordinator/test_members.py",
     "tests/coordinator/test_beats.py",
 )
@@ -118,14 +118,14 @@ SHELL: tuple[Plant, ...] = (
     ),
     plant(
         "after an outage old deadlines count",
-        "coordinator/watch.py",
+        "coordinator/member_expiry.py",
         "            self._sessions.restart(now_s)\n",
         "",
         tests=COORDINATOR,
     ),
     plant(
         "nobody watches the members of a dead broker",
-        "coordinator/watch.py",
+        "coordinator/member_expiry.py",
         "return member.holder not in self._live and self._rank(group_id) == 0",
         "return False",
         tests=COORDINATOR,

@@ -24,6 +24,7 @@ from lakelog.coordinator.beats import Beats
 from lakelog.coordinator.budget import Budget
 from lakelog.coordinator.commits import Commits
 from lakelog.coordinator.group_domain import AnswerT, EventResult, GroupDomain
+from lakelog.coordinator.member_expiry import MemberExpiry
 from lakelog.coordinator.members import Members
 from lakelog.coordinator.options import GroupOptions
 from lakelog.coordinator.owner import Owner
@@ -31,7 +32,6 @@ from lakelog.coordinator.parked import Parking
 from lakelog.coordinator.ports import Brokers, EqualSettings, Ports, SettingsBook, TopicBook
 from lakelog.coordinator.retention import Retention
 from lakelog.coordinator.tally import Tally
-from lakelog.coordinator.watch import Watch
 from lakelog.domain.replica import Replica
 from lakelog.groups.events import Beaten, CommitOffsets, GroupEvent, JoinAnswer, Left, SyncAnswer
 from lakelog.groups.state import Group
@@ -77,8 +77,8 @@ class Coordinator:
             domain.listeners.append(self._budget.see)
             domain.outbox.refusal = partial(_refusal_of, self._budget, domain)
         self._parking = Parking(self._group)
-        self._watches = [
-            Watch(
+        self._expiries = [
+            MemberExpiry(
                 domain,
                 brokers,
                 clock,
@@ -115,8 +115,8 @@ class Coordinator:
         for domain in self._domains:
             domain.open()
             self._tasks.spawn(domain.follow_level(self.registered), name="group level")
-        for watch in self._watches:
-            self._tasks.spawn(watch.run(), name="group watch")
+        for expiry in self._expiries:
+            self._tasks.spawn(expiry.run(), name="group watch")
         self._owner.start()
         self._tasks.spawn(self._owner.failed(), name="watch")
         self._tasks.spawn(self._retention.run(), name="offset retention")
@@ -247,9 +247,9 @@ class Coordinator:
         return self._domain(group_id).group(group_id)
 
     def _renew(self, group_id: str, member_id: str) -> None:
-        watches = self._watches
-        domain = 0 if len(watches) == 1 else domain_index(group_id, len(watches))
-        watches[domain].renew(group_id, member_id)
+        expiries = self._expiries
+        domain = 0 if len(expiries) == 1 else domain_index(group_id, len(expiries))
+        expiries[domain].renew(group_id, member_id)
 
     async def _forget_issued(self) -> None:
         while True:

@@ -6,7 +6,7 @@ A broker that restarts forgets them, and the member is told to ask again (K3).
 
 from typing import Final
 
-from lakelog.coordinator.sessions import MemberKey
+from lakelog.coordinator.member_expiry import MemberKey
 from lakelog.coordinator.timers import Deadlines
 
 ISSUED_MAX: Final = 100_000

@@ -21,9 +21,9 @@ from lakelog.coordinator.asks import (
 )
 from lakelog.coordinator.group_domain import AnswerT, EventResult, GroupDomain
 from lakelog.coordinator.issued import Issued
+from lakelog.coordinator.member_expiry import MemberKey
 from lakelog.coordinator.options import GroupOptions
 from lakelog.coordinator.parked import ParkedJoin, ParkedSync, Parking
-from lakelog.coordinator.sessions import MemberKey
 from lakelog.groups.classic import judge_heartbeat
 from lakelog.groups.events import (
     Adopt,

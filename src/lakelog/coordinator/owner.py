@@ -13,6 +13,7 @@ from typing import Final
 
 from lakelog.clock import Clock, Tasks
 from lakelog.coordinator.group_domain import EventResult, GroupDiff, GroupDomain
+from lakelog.coordinator.member_expiry import GROUPS_AT_ONCE, rank_of
 from lakelog.coordinator.options import GroupOptions
 from lakelog.coordinator.plan import (
     OwnerEvent,
@@ -23,7 +24,6 @@ from lakelog.coordinator.plan import (
 )
 from lakelog.coordinator.ports import Ports
 from lakelog.coordinator.timers import RANK_DELAY_S
-from lakelog.coordinator.watch import GROUPS_AT_ONCE, rank_of
 from lakelog.groups.events import Judged
 from lakelog.groups.state import ConsumerGroup, Group
 from lakelog.model.errors import ErrorCode

@@ -12,9 +12,9 @@ from typing import Final
 from lakelog.clock import Clock
 from lakelog.coordinator.expiry import Moment, Place, expired
 from lakelog.coordinator.group_domain import GroupDiff, GroupDomain
+from lakelog.coordinator.member_expiry import GROUPS_AT_ONCE, rank_of
 from lakelog.coordinator.options import GroupOptions
 from lakelog.coordinator.ports import Brokers, TopicBook
-from lakelog.coordinator.watch import GROUPS_AT_ONCE, rank_of
 from lakelog.groups.events import ExpireOffsets
 from lakelog.model.failures import Failure
 from lakelog.telemetry import event

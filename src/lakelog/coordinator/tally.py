@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 
 from lakelog.coordinator.group_domain import GroupDiff, GroupDomain
+from lakelog.coordinator.member_expiry import rank_of
 from lakelog.coordinator.ports import Brokers
-from lakelog.coordinator.watch import rank_of
 from lakelog.groups import consumer
 from lakelog.groups.state import ClassicGroup, ClassicState, ConsumerGroup, Group
 from lakelog.telemetry import Metrics

@@ -11,11 +11,18 @@ Rules (rule 23, K2, K4, K5, K6):
 - Before a member is said to have expired, the log is read once more: if that fails, or the member
   was heard of meanwhile, nothing is said.
 - A member whose join waits here is not silent. Only a new one may not wait for ever (row 87).
+
+`Sessions` (pure) has the members that are watched, and whose session has run out. A session runs
+from the member's last sign of life. What runs out after late ticks of our own is excused once, and
+an outage restarts it once; both are to be had again only after another sign of life. Running out is
+a suspicion, not a verdict: whoever takes the suspects looks again before it says so (`is_silent`),
+because time passes in between.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -23,14 +30,108 @@ from lakelog.clock import Clock
 from lakelog.coordinator.group_domain import EventResult, GroupDiff, GroupDomain
 from lakelog.coordinator.options import GroupOptions
 from lakelog.coordinator.ports import Brokers
-from lakelog.coordinator.sessions import Sessions, Suspect
-from lakelog.coordinator.timers import RanOut, TickLateness, Timers
+from lakelog.coordinator.timers import Deadlines, RanOut, TickLateness, Timers
 from lakelog.groups import classic, consumer
 from lakelog.groups.events import Expire, Judged, TimerExpired
 from lakelog.groups.state import ClassicGroup, ClassicMember, Group, Member, Timer
 from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Unavailable
 from lakelog.telemetry import Count, event
+
+MemberKey = tuple[str, str]
+"""A group's id and a member's."""
+
+
+@dataclass(frozen=True, slots=True)
+class SilentMember:
+    """A member that was silent for its session; it is watched on, from `until_s` back."""
+
+    key: MemberKey
+    holder_epoch: int
+    until_s: float
+
+
+@dataclass(slots=True)
+class _Watched:
+    timeout_s: float
+    holder_epoch: int
+    since_late_s: float
+    """How late ticks were in all at the last sign of life."""
+    is_excused: bool = False
+    is_restarted: bool = False
+
+    def heard(self, late_s: float) -> None:
+        self.since_late_s = late_s
+        self.is_excused = self.is_restarted = False
+
+
+class Sessions:
+    """The sessions of the members that one broker watches, on its monotonic clock."""
+
+    def __init__(self, lateness: TickLateness) -> None:
+        self._lateness = lateness
+        self._watched: dict[MemberKey, _Watched] = {}
+        self._deadlines: Deadlines[MemberKey] = Deadlines()
+
+    def __len__(self) -> int:
+        return len(self._watched)
+
+    def __contains__(self, key: MemberKey) -> bool:
+        return key in self._watched
+
+    def begin(self, key: MemberKey, *, timeout_s: float, holder_epoch: int, now_s: float) -> None:
+        """Watch the member from now on, or start its session anew."""
+        self._watched[key] = _Watched(timeout_s, holder_epoch, self._lateness.late_s)
+        self._deadlines.set(key, now_s + timeout_s)
+
+    def renew(self, key: MemberKey, now_s: float) -> None:
+        """The member said something; one that others watch is none of our business."""
+        watched = self._watched.get(key)
+        if watched is not None:
+            watched.heard(self._lateness.late_s)
+            self._deadlines.set(key, now_s + watched.timeout_s)
+
+    def end(self, key: MemberKey) -> None:
+        """Watch the member no longer."""
+        if self._watched.pop(key, None) is not None:
+            self._deadlines.drop(key)
+
+    def restart(self, now_s: float) -> None:
+        """Every session begins anew, in full, unless it did so since its member was heard of."""
+        for key, watched in self._watched.items():
+            if not watched.is_restarted:
+                watched.heard(self._lateness.late_s)
+                watched.is_restarted = True
+                self._deadlines.set(key, now_s + watched.timeout_s)
+
+    def suspects(self, now_s: float) -> list[SilentMember]:
+        """The members whose sessions ran out; each gets another one, should nobody act on it."""
+        found = []
+        for key in self._deadlines.take_due(now_s):
+            watched = self._watched[key]
+            excused_s = self._lateness.excused_s(since_late_s=watched.since_late_s)
+            if excused_s > 0 and not watched.is_excused:
+                watched.is_excused = True
+                self._deadlines.set(key, now_s + excused_s)
+                continue
+            until_s = now_s + watched.timeout_s
+            self._deadlines.set(key, until_s)
+            found.append(SilentMember(key, watched.holder_epoch, until_s))
+        return found
+
+    def suspect_again(self, suspects: Iterable[SilentMember], now_s: float) -> None:
+        """Nobody could look whether these are gone: they run out again at once, if still silent."""
+        for suspect in suspects:
+            if self.is_silent(suspect):
+                self._deadlines.set(suspect.key, now_s)
+
+    def is_silent(self, suspect: SilentMember) -> bool:
+        """Whether nothing was heard of the suspect since, and we still watch it."""
+        watched = self._watched.get(suspect.key)
+        if watched is None or watched.holder_epoch != suspect.holder_epoch:
+            return False
+        return self._deadlines.due_s(suspect.key) == suspect.until_s
+
 
 TICK_S: Final = 0.1
 """How often we look: rebalances wait for this, and no session is shorter than six seconds."""
@@ -48,7 +149,7 @@ GROUPS_AT_ONCE: Final = 100
 _log = logging.getLogger("lakelog.coordinator")
 
 
-class Watch:
+class MemberExpiry:
     """The sessions and timers of one domain."""
 
     def __init__(
@@ -196,7 +297,7 @@ class Watch:
                     TimerExpired(group_id, int(timer.kind), timer.subject, timer.number)
                 )
 
-    async def _expire(self, suspects: Sequence[Suspect]) -> None:
+    async def _expire(self, suspects: Sequence[SilentMember]) -> None:
         try:
             await self._domain.prove(arrived_s=self._clock.monotonic_s())
         except Unavailable:
@@ -210,7 +311,7 @@ class Watch:
                 heard = self._domain.outbox.send(Expire(group_id, member_id, suspect.holder_epoch))
                 heard.add_done_callback(partial(self._count, suspect))
 
-    def _is_gone(self, suspect: Suspect) -> bool:
+    def _is_gone(self, suspect: SilentMember) -> bool:
         group_id, member_id = suspect.key
         group = self._domain.group(group_id)
         member = None if group is None else group.members.get(member_id)
@@ -219,7 +320,7 @@ class Watch:
         waits = isinstance(member, ClassicMember) and member.is_joined and not member.is_new
         return not (waits and self._has_parked_join(group_id, member_id))
 
-    def _count(self, suspect: Suspect, heard: "asyncio.Future[EventResult]") -> None:
+    def _count(self, suspect: SilentMember, heard: "asyncio.Future[EventResult]") -> None:
         if heard.result() == Judged(ErrorCode.NONE):
             self._expired.inc()
             group_id, member_id = suspect.key

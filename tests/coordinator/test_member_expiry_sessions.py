@@ -1,6 +1,6 @@
 """A session runs from the last sign of life, and running out is only a suspicion."""
 
-from lakelog.coordinator.sessions import MemberKey, Sessions, Suspect
+from lakelog.coordinator.member_expiry import MemberKey, Sessions, SilentMember
 from lakelog.coordinator.timers import LATE_EXCUSED_S_MAX, TickLateness
 
 KEY: MemberKey = ("g", "m")
@@ -20,7 +20,7 @@ def watched(
 def test_a_member_is_suspected_after_its_session_and_not_before() -> None:
     sessions = watched()
     assert sessions.suspects(9.99) == []
-    assert sessions.suspects(10.0) == [Suspect(KEY, holder_epoch=3, until_s=20.0)]
+    assert sessions.suspects(10.0) == [SilentMember(KEY, holder_epoch=3, until_s=20.0)]
 
 
 def test_each_sign_of_life_gives_a_whole_session() -> None:
