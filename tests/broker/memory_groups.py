@@ -8,18 +8,18 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from lakelog.coordinator.asks import (
-    BeatAsk,
-    JoinAsk,
-    SyncAsk,
+from lakelog.coordinator.options import GroupOptions
+from lakelog.coordinator.ports import EqualSettings, SettingsBook
+from lakelog.coordinator.requests import (
+    ConsumerHeartbeatRequest,
+    JoinRequest,
+    SyncRequest,
     beat_event,
     check_beat,
     check_join,
     join_event,
     needs_id_first,
 )
-from lakelog.coordinator.options import GroupOptions
-from lakelog.coordinator.ports import EqualSettings, SettingsBook
 from lakelog.groups import classic, consumer
 from lakelog.groups.events import (
     Beat,
@@ -89,7 +89,7 @@ class MemoryGroups:
         for event in foreign:
             self.apply(event)
 
-    def join(self, ask: JoinAsk) -> "asyncio.Future[JoinAnswer]":
+    def join(self, ask: JoinRequest) -> "asyncio.Future[JoinAnswer]":
         future: asyncio.Future[JoinAnswer] = asyncio.Future()
         code = self._refusal() or check_join(ask, self.options)
         if code:
@@ -116,7 +116,7 @@ class MemoryGroups:
         self._take(event, settle)
         return future
 
-    def sync(self, ask: SyncAsk) -> "asyncio.Future[SyncAnswer]":
+    def sync(self, ask: SyncRequest) -> "asyncio.Future[SyncAnswer]":
         future: asyncio.Future[SyncAnswer] = asyncio.Future()
         event = Sync(
             ask.group_id,
@@ -170,7 +170,7 @@ class MemoryGroups:
         self._take(Leave(group_id, tuple(members)), settle)
         return future
 
-    def beat(self, ask: BeatAsk) -> "asyncio.Future[Beaten]":
+    def beat(self, ask: ConsumerHeartbeatRequest) -> "asyncio.Future[Beaten]":
         future: asyncio.Future[Beaten] = asyncio.Future()
         refused = check_beat(ask, self.options)
         if refused is not None:

@@ -7,10 +7,10 @@ from typing import Any, TypeGuard, TypeVar
 
 from msgspec.structs import replace
 
-from lakelog.coordinator.asks import BeatAsk, JoinAsk, SyncAsk
 from lakelog.coordinator.coordinator import Coordinator
 from lakelog.coordinator.options import GroupOptions
 from lakelog.coordinator.ports import default_settings
+from lakelog.coordinator.requests import ConsumerHeartbeatRequest, JoinRequest, SyncRequest
 from lakelog.domain.envelope import decode_record
 from lakelog.domain.events import Event, GroupChange
 from lakelog.domain.options import DomainOptions
@@ -160,13 +160,13 @@ class Broker:
         assert isinstance(group, ConsumerGroup), group
         return group
 
-    def join(self, ask: JoinAsk) -> "asyncio.Task[JoinAnswer]":
+    def join(self, ask: JoinRequest) -> "asyncio.Task[JoinAnswer]":
         return self.call(lambda: self.coordinator.join(ask))
 
-    def sync(self, ask: SyncAsk) -> "asyncio.Task[SyncAnswer]":
+    def sync(self, ask: SyncRequest) -> "asyncio.Task[SyncAnswer]":
         return self.call(lambda: self.coordinator.sync(ask))
 
-    def beat(self, ask: BeatAsk) -> "asyncio.Task[Beaten]":
+    def beat(self, ask: ConsumerHeartbeatRequest) -> "asyncio.Task[Beaten]":
         return self.call(lambda: self.coordinator.beat(ask))
 
     def commit(self, event: CommitOffsets) -> "asyncio.Task[ErrorCode]":
@@ -265,8 +265,8 @@ def play(
     simulate(main, seed=seed)
 
 
-def join_ask(member_id: str = "", **changes: Any) -> JoinAsk:
-    ask = JoinAsk(
+def join_ask(member_id: str = "", **changes: Any) -> JoinRequest:
+    ask = JoinRequest(
         group_id="g",
         member_id=member_id,
         instance_id=None,
@@ -283,8 +283,8 @@ def join_ask(member_id: str = "", **changes: Any) -> JoinAsk:
 
 def sync_ask(
     member_id: str, generation: int, *assignments: tuple[str, bytes], group_id: str = "g"
-) -> SyncAsk:
-    return SyncAsk(
+) -> SyncRequest:
+    return SyncRequest(
         group_id=group_id,
         member_id=member_id,
         instance_id=None,
@@ -298,9 +298,11 @@ def sync_ask(
     )
 
 
-def beat_ask(member_id: str = "m", member_epoch: int = 0, **changes: Any) -> BeatAsk:
+def beat_ask(
+    member_id: str = "m", member_epoch: int = 0, **changes: Any
+) -> ConsumerHeartbeatRequest:
     joins = member_epoch == 0
-    ask = BeatAsk(
+    ask = ConsumerHeartbeatRequest(
         group_id="g",
         member_id=member_id,
         member_epoch=member_epoch,

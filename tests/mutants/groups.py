@@ -19,8 +19,8 @@ COORDINATOR = (
     "tests/coordinator/test_coordinator.py",
     "tests/coordinator/test_member_expiry.py",
     "tests/coordinator/test_member_expiry_stalls.py",
-    "tests/coordinator/test_members.py",
-    "tests/coordinator/test_beats.py",
+    "tests/coordinator/test_classic_requests.py",
+    "tests/coordinator/test_consumer_requests.py",
 )
 
 MACHINES: tuple[Plant, ...] = (
@@ -132,7 +132,7 @@ SHELL: tuple[Plant, ...] = (
     ),
     plant(
         "a member that talks to us is left to its former holder",
-        "coordinator/members.py",
+        "coordinator/classic_requests.py",
         "if group.members[member_id].holder == self._own_id:",
         "if True:",
         tests=COORDINATOR,

@@ -7,7 +7,7 @@ from tests.sim.group_audit import decode_assignment, encode_assignment
 from tests.sim.group_clients import AWAY, Member
 from tests.sim.group_world import GroupWorld
 
-from lakelog.coordinator.asks import JoinAsk, SyncAsk
+from lakelog.coordinator.requests import JoinRequest, SyncRequest
 from lakelog.groups.events import JoinAnswer
 from lakelog.model.errors import ErrorCode
 from lakelog.testing.group_history import Beaten, Given, Place, Told
@@ -251,9 +251,9 @@ class ClassicMember(Member):
         self.forget()
         self.is_in = False
 
-    def _join_ask(self) -> JoinAsk:
+    def _join_ask(self) -> JoinRequest:
         settings = self.world.settings
-        return JoinAsk(
+        return JoinRequest(
             group_id=self.group_id,
             member_id=self.member_id,
             instance_id=self.instance_id,
@@ -266,8 +266,8 @@ class ClassicMember(Member):
             client_host="/127.0.0.1",
         )
 
-    def _sync_ask(self, joined: JoinAnswer, shares: dict[str, frozenset[Place]]) -> SyncAsk:
-        return SyncAsk(
+    def _sync_ask(self, joined: JoinAnswer, shares: dict[str, frozenset[Place]]) -> SyncRequest:
+        return SyncRequest(
             group_id=self.group_id,
             member_id=self.member_id,
             instance_id=self.instance_id,

@@ -5,7 +5,7 @@ import math
 from tests.sim.group_clients import AWAY, Member
 from tests.sim.group_world import GroupWorld
 
-from lakelog.coordinator.asks import BeatAsk
+from lakelog.coordinator.requests import ConsumerHeartbeatRequest
 from lakelog.groups.events import Beaten as BeatAnswer
 from lakelog.groups.events import Owned
 from lakelog.model.errors import ErrorCode
@@ -84,7 +84,7 @@ class ModernMember(Member):
         else:
             await self._refused(answer, ask, invoked_s)
 
-    def _hear(self, ask: BeatAsk, answer: BeatAnswer, invoked_s: float) -> None:
+    def _hear(self, ask: ConsumerHeartbeatRequest, answer: BeatAnswer, invoked_s: float) -> None:
         self._tells_all = False
         if ask.owned is not None:
             self._told_owned = self.owned
@@ -105,7 +105,9 @@ class ModernMember(Member):
                 self._revoked_s = self.now_s() + (slow_s if self.is_slow else usual_s)
         self.world.auditor.believe(self.group_id)
 
-    async def _refused(self, answer: BeatAnswer, ask: BeatAsk, invoked_s: float) -> None:
+    async def _refused(
+        self, answer: BeatAnswer, ask: ConsumerHeartbeatRequest, invoked_s: float
+    ) -> None:
         self._tells_all = True
         code = answer.code
         if ask.member_epoch > 0:
@@ -162,10 +164,10 @@ class ModernMember(Member):
         )
         self.epoch = 0
 
-    def _ask(self, leaves: int = 0) -> BeatAsk:
+    def _ask(self, leaves: int = 0) -> ConsumerHeartbeatRequest:
         all_of_it = (self._tells_all or self.epoch == 0) and not leaves
         says_owned = all_of_it or self._told_owned != self.owned
-        return BeatAsk(
+        return ConsumerHeartbeatRequest(
             group_id=self.group_id,
             member_id=self.member_id,
             member_epoch=leaves or self.epoch,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from lakelog.broker.call import Answer, Call, Endpoint, Later
 from lakelog.broker.group_calls import answered, client_host, client_id
 from lakelog.broker.lookup import check_count
-from lakelog.coordinator.asks import BeatAsk
+from lakelog.coordinator.requests import ConsumerHeartbeatRequest
 from lakelog.groups.events import Beaten, Owned
 from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.consumer_group_heartbeat import (
@@ -33,7 +33,7 @@ async def handle(
 ) -> Answer | Later:
     """Take in what a member says and tell it what it shall have."""
     check_count([topic.partitions for topic in request.topic_partitions or ()])
-    ask = BeatAsk(
+    ask = ConsumerHeartbeatRequest(
         group_id=request.group_id,
         member_id=request.member_id,
         member_epoch=request.member_epoch,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from lakelog.broker.call import Answer, Call, Endpoint, Later
 from lakelog.broker.group_calls import answered, check_named, client_host, client_id
-from lakelog.coordinator.asks import JoinAsk
+from lakelog.coordinator.requests import JoinRequest
 from lakelog.groups.events import JoinAnswer
 from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.join_group import (
@@ -29,7 +29,7 @@ FIRST_VERSION_WITH_NULL: Final = 7
 async def handle(broker: "Broker", call: Call, request: JoinGroupRequest) -> Answer | Later:
     """Take a member into its group."""
     check_named(request.protocols)
-    ask = JoinAsk(
+    ask = JoinRequest(
         group_id=request.group_id,
         member_id=request.member_id,
         instance_id=request.group_instance_id,

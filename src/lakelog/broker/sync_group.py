@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from lakelog.broker.call import Answer, Call, Endpoint, Later
 from lakelog.broker.group_calls import answered, check_named, client_host, client_id
-from lakelog.coordinator.asks import SyncAsk
+from lakelog.coordinator.requests import SyncRequest
 from lakelog.groups.events import SyncAnswer
 from lakelog.model.errors import ErrorCode
 from lakelog.wire.apis import ApiKey
@@ -27,7 +27,7 @@ async def handle(broker: "Broker", call: Call, request: SyncGroupRequest) -> Ans
     is_known = request.protocol_type is not None and request.protocol_name is not None
     if call.version >= FIRST_VERSION_WITH_PROTOCOL and not is_known:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    ask = SyncAsk(
+    ask = SyncRequest(
         group_id=request.group_id,
         member_id=request.member_id,
         instance_id=request.group_instance_id,

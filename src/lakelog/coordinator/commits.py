@@ -35,7 +35,7 @@ class Commits:
     def commit(self, domain: GroupDomain, event: CommitOffsets) -> "asyncio.Future[ErrorCode]":
         """What the client hears; the event is queued before this returns."""
         parts = commit_parts(event, bytes_max=EVENT_BYTES_MAX)
-        answers = [domain.outbox.ask(part, partial(self._finish, domain, part)) for part in parts]
+        answers = [domain.outbox.request(part, partial(self._finish, domain, part)) for part in parts]
         return answers[0] if len(answers) == 1 else _first_refusal(answers)
 
     def _finish(self, domain: GroupDomain, event: CommitOffsets, heard: EventResult) -> ErrorCode:

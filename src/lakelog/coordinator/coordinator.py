@@ -12,26 +12,26 @@ from functools import partial
 from typing import Final
 
 from lakelog.clock import Clock, Entropy, Tasks
-from lakelog.coordinator.asks import (
-    BeatAsk,
-    JoinAsk,
-    SyncAsk,
+from lakelog.coordinator.budget import Budget
+from lakelog.coordinator.classic_requests import ClassicRequests
+from lakelog.coordinator.commits import Commits
+from lakelog.coordinator.consumer_requests import ConsumerRequests
+from lakelog.coordinator.group_domain import AnswerT, EventResult, GroupDomain
+from lakelog.coordinator.member_expiry import MemberExpiry
+from lakelog.coordinator.options import GroupOptions
+from lakelog.coordinator.owner import Owner
+from lakelog.coordinator.ports import Brokers, EqualSettings, Ports, SettingsBook, TopicBook
+from lakelog.coordinator.requests import (
+    ConsumerHeartbeatRequest,
+    JoinRequest,
+    SyncRequest,
     beat_event,
     check_beat,
     minted_consumer,
 )
-from lakelog.coordinator.beats import Beats
-from lakelog.coordinator.budget import Budget
-from lakelog.coordinator.commits import Commits
-from lakelog.coordinator.group_domain import AnswerT, EventResult, GroupDomain
-from lakelog.coordinator.member_expiry import MemberExpiry
-from lakelog.coordinator.members import Members
-from lakelog.coordinator.options import GroupOptions
-from lakelog.coordinator.owner import Owner
-from lakelog.coordinator.parked import Parking
-from lakelog.coordinator.ports import Brokers, EqualSettings, Ports, SettingsBook, TopicBook
 from lakelog.coordinator.retention import Retention
 from lakelog.coordinator.tally import Tally
+from lakelog.coordinator.waiting_requests import WaitingRequests
 from lakelog.domain.replica import Replica
 from lakelog.groups.events import Beaten, CommitOffsets, GroupEvent, JoinAnswer, Left, SyncAnswer
 from lakelog.groups.state import Group
@@ -76,26 +76,26 @@ class Coordinator:
         for domain in self._domains:
             domain.listeners.append(self._budget.see)
             domain.outbox.refusal = partial(_refusal_of, self._budget, domain)
-        self._parking = Parking(self._group)
+        self._waiting = WaitingRequests(self._group)
         self._expiries = [
             MemberExpiry(
                 domain,
                 brokers,
                 clock,
                 options,
-                has_parked_join=self._parking.joins,
+                has_parked_join=self._waiting.joins,
                 expired=metrics.expired_members,
             )
             for domain in self._domains
         ]
         for domain in self._domains:
-            domain.listeners.append(self._parking.see)
+            domain.listeners.append(self._waiting.see)
         ports = Ports(brokers, topics, self.settings)
         self._owner = Owner(self._domains, self._domain, ports, clock, options)
         self._retention = Retention(self._domains, brokers, topics, clock, options)
         self._tally = Tally(self._domains, self._domain, brokers, metrics)
-        self._members = Members(
-            self._parking,
+        self._classic = ClassicRequests(
+            self._waiting,
             self._renew,
             clock,
             entropy,
@@ -103,7 +103,7 @@ class Coordinator:
             own_id=brokers.own_id,
             tasks=self._tasks,
         )
-        self._beats = Beats(self._owner, clock, self._tasks, self._renew)
+        self._consumer = ConsumerRequests(self._owner, clock, self._tasks, self._renew)
         self._commits = Commits(self._renew, metrics.offset_commits)
 
     def expire_offsets_if(self, is_clock_right: Callable[[], Awaitable[bool]]) -> None:
@@ -129,7 +129,7 @@ class Coordinator:
     def drain(self) -> None:
         """Send everybody away, those who wait too: another broker is to take over."""
         self._is_draining = True
-        self._parking.refuse_all(_GOING)
+        self._waiting.refuse_all(_GOING)
 
     async def close(self) -> None:
         """Stop watching; whoever still waits is sent away."""
@@ -156,21 +156,21 @@ class Coordinator:
         domains = self._domains if group_id is None else [self._domain(group_id)]
         await asyncio.gather(*(domain.prove(arrived_s=arrived_s) for domain in domains))
 
-    def join(self, ask: JoinAsk) -> "asyncio.Future[JoinAnswer]":
+    def join(self, request: JoinRequest) -> "asyncio.Future[JoinAnswer]":
         """The answer to a JoinGroup, once its generation is there."""
-        domain = self._domain(ask.group_id)
+        domain = self._domain(request.group_id)
         refusal = self._refusal(domain)
         if refusal is not None:
-            return _done(JoinAnswer(refusal, ask.member_id))
-        return self._members.join(domain, ask)
+            return _done(JoinAnswer(refusal, request.member_id))
+        return self._classic.join(domain, request)
 
-    def sync(self, ask: SyncAsk) -> "asyncio.Future[SyncAnswer]":
+    def sync(self, request: SyncRequest) -> "asyncio.Future[SyncAnswer]":
         """The answer to a SyncGroup, once the leader has brought the assignments."""
-        domain = self._domain(ask.group_id)
+        domain = self._domain(request.group_id)
         refusal = self._refusal(domain)
         if refusal is not None:
             return _done(SyncAnswer(refusal))
-        return self._members.sync(domain, ask)
+        return self._classic.sync(domain, request)
 
     def heartbeat(
         self, group_id: str, *, member_id: str, instance_id: str | None, generation: int
@@ -180,7 +180,7 @@ class Coordinator:
             return _done(_GOING)
         if not group_id:
             return _done(ErrorCode.INVALID_GROUP_ID)
-        return self._members.heartbeat(
+        return self._classic.heartbeat(
             self._domain(group_id),
             group_id,
             member_id=member_id,
@@ -196,24 +196,24 @@ class Coordinator:
         refusal = self._refusal(domain)
         if refusal is not None:
             return _done(refusal)
-        return self._members.leave(domain, group_id, members)
+        return self._classic.leave(domain, group_id, members)
 
-    def beat(self, ask: BeatAsk) -> "asyncio.Future[Beaten]":
+    def beat(self, request: ConsumerHeartbeatRequest) -> "asyncio.Future[Beaten]":
         """The answer to a ConsumerGroupHeartbeat."""
         if self._is_draining:
             return _done(Beaten(_GOING, "The broker is stopping."))
-        refused = check_beat(ask, self.options)
+        refused = check_beat(request, self.options)
         if refused is not None:
             return _done(refused)
-        member_id = ask.member_id or minted_consumer(self._entropy.token(16))
+        member_id = request.member_id or minted_consumer(self._entropy.token(16))
         event = beat_event(
-            ask,
+            request,
             member_id=member_id,
             holder=self._own_id,
             members_max=self.options.consumer_members_max,
-            settings=self.settings.of(ask.group_id),
+            settings=self.settings.of(request.group_id),
         )
-        return self._beats.beat(self._domain(ask.group_id), event)
+        return self._consumer.beat(self._domain(request.group_id), event)
 
     def commit(self, event: CommitOffsets) -> "asyncio.Future[ErrorCode]":
         """What became of an OffsetCommit: all of it, or nothing with this code."""
@@ -254,7 +254,7 @@ class Coordinator:
     async def _forget_issued(self) -> None:
         while True:
             await asyncio.sleep(ISSUED_CHECK_S)
-            self._members.issued.expire(self._clock.monotonic_s())
+            self._classic.issued.expire(self._clock.monotonic_s())
 
 
 def _refusal_of(budget: Budget, domain: GroupDomain, event: GroupEvent) -> ErrorCode | None:

@@ -114,9 +114,9 @@ class Outbox:
 
     def send(self, event: GroupEvent) -> "asyncio.Future[EventResult]":
         """Queue the event; the future never fails."""
-        return self.ask(event, _as_result)
+        return self.request(event, _as_result)
 
-    def ask(
+    def request(
         self, event: GroupEvent, finish: Callable[[EventResult], AnswerT]
     ) -> "asyncio.Future[AnswerT]":
         """The same; the answer is what `finish` makes of what is heard."""

@@ -13,9 +13,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from lakelog.clock import Clock, Tasks
-from lakelog.coordinator.asks import JOINS
 from lakelog.coordinator.group_domain import EventResult, GroupDomain
 from lakelog.coordinator.owner import Owner
+from lakelog.coordinator.requests import JOINS
 from lakelog.groups.consumer import needs_target
 from lakelog.groups.events import Beat, Beaten
 from lakelog.groups.state import ConsumerGroup
@@ -30,7 +30,7 @@ _UNAVAILABLE: Final = Beaten(
 )
 
 
-class Beats:
+class ConsumerRequests:
     """Takes heartbeats in."""
 
     def __init__(

@@ -3,6 +3,10 @@
 A join or sync that was taken in is parked and answered from the group's state. A heartbeat is
 answered from our own state, as long as that may be believed; bad news are given only after the log
 was read to its end. A heartbeat of a member that another broker holds makes it ours (K4).
+
+`IssuedMemberIds` (pure) are ids that were given out and not used yet (KIP-394). Nothing is written
+for such an id: it lives here until its member joins, leaves or takes too long. A broker that
+restarts forgets them, and the member is told to ask again (K3).
 """
 
 import asyncio
@@ -11,19 +15,19 @@ from functools import partial
 from typing import Final
 
 from lakelog.clock import Clock, Entropy, Tasks
-from lakelog.coordinator.asks import (
-    JoinAsk,
-    SyncAsk,
+from lakelog.coordinator.group_domain import AnswerT, EventResult, GroupDomain
+from lakelog.coordinator.member_expiry import MemberKey
+from lakelog.coordinator.options import GroupOptions
+from lakelog.coordinator.requests import (
+    JoinRequest,
+    SyncRequest,
     check_join,
     join_event,
     minted_classic,
     needs_id_first,
 )
-from lakelog.coordinator.group_domain import AnswerT, EventResult, GroupDomain
-from lakelog.coordinator.issued import Issued
-from lakelog.coordinator.member_expiry import MemberKey
-from lakelog.coordinator.options import GroupOptions
-from lakelog.coordinator.parked import ParkedJoin, ParkedSync, Parking
+from lakelog.coordinator.timers import Deadlines
+from lakelog.coordinator.waiting_requests import WaitingJoin, WaitingRequests, WaitingSync
 from lakelog.groups.classic import judge_heartbeat
 from lakelog.groups.events import (
     Adopt,
@@ -41,16 +45,50 @@ from lakelog.groups.state import ClassicGroup, Group
 from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Unavailable
 
+ISSUED_MAX: Final = 100_000
+"""Beyond so many the oldest is forgotten: ids cost a client nothing."""
+
+
+class IssuedMemberIds:
+    """The ids that wait for their members."""
+
+    def __init__(self, *, count_max: int = ISSUED_MAX) -> None:
+        self._deadlines: Deadlines[MemberKey] = Deadlines()
+        self._count_max = count_max
+
+    def __contains__(self, key: MemberKey) -> bool:
+        return key in self._deadlines
+
+    def __len__(self) -> int:
+        return len(self._deadlines)
+
+    def give(self, key: MemberKey, *, until_s: float) -> None:
+        """Remember that the id was given out."""
+        if len(self._deadlines) >= self._count_max:
+            self._deadlines.drop(next(iter(self._deadlines)))
+        self._deadlines.set(key, until_s)
+
+    def take(self, key: MemberKey) -> bool:
+        """Whether the id was waiting; it does so no longer."""
+        is_here = key in self._deadlines
+        self._deadlines.drop(key)
+        return is_here
+
+    def expire(self, now_s: float) -> None:
+        """Forget those that took too long."""
+        self._deadlines.take_due(now_s)
+
+
 _GOOD: Final = frozenset({ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS})
 """What a member that is known in its generation hears."""
 
 
-class Members:
+class ClassicRequests:
     """Takes the requests of classic groups in."""
 
     def __init__(  # noqa: PLR0913 - the coordinator hands over one of each
         self,
-        parking: Parking,
+        waiting: WaitingRequests,
         renew: Callable[[str, str], None],
         clock: Clock,
         entropy: Entropy,
@@ -59,8 +97,8 @@ class Members:
         own_id: int,
         tasks: Tasks,
     ) -> None:
-        self.issued = Issued()
-        self._parking = parking
+        self.issued = IssuedMemberIds()
+        self._waiting = waiting
         self._renew = renew
         self._clock = clock
         self._entropy = entropy
@@ -69,21 +107,21 @@ class Members:
         self._tasks = tasks
         self._adopting: set[MemberKey] = set()
 
-    def join(self, domain: GroupDomain, ask: JoinAsk) -> "asyncio.Future[JoinAnswer]":
+    def join(self, domain: GroupDomain, request: JoinRequest) -> "asyncio.Future[JoinAnswer]":
         """The answer to a JoinGroup."""
-        code = check_join(ask, self._options)
+        code = check_join(request, self._options)
         if code is not ErrorCode.NONE:
-            return _done(JoinAnswer(code, ask.member_id))
-        member_id = ask.member_id or minted_classic(self._entropy.token(16), ask)
-        is_new = not ask.member_id or (ask.group_id, member_id) in self.issued
+            return _done(JoinAnswer(code, request.member_id))
+        member_id = request.member_id or minted_classic(self._entropy.token(16), request)
+        is_new = not request.member_id or (request.group_id, member_id) in self.issued
         event = join_event(
-            ask, member_id=member_id, is_new=is_new, holder=self._own_id, options=self._options
+            request, member_id=member_id, is_new=is_new, holder=self._own_id, options=self._options
         )
-        if needs_id_first(ask):
+        if needs_id_first(request):
             return _done(self._issue(domain, event))
         answer: asyncio.Future[JoinAnswer] = asyncio.get_running_loop().create_future()
-        parked = ParkedJoin(ask, member_id, answer)
-        self._parking.park(parked)
+        parked = WaitingJoin(request, member_id, answer)
+        self._waiting.park(parked)
         heard = domain.outbox.send(event)
         heard.add_done_callback(partial(self._joined, parked))
         return answer
@@ -100,50 +138,50 @@ class Members:
         self.issued.give((event.group_id, event.member_id), until_s=until_s)
         return JoinAnswer(ErrorCode.MEMBER_ID_REQUIRED, event.member_id)
 
-    def _joined(self, parked: ParkedJoin, heard: "asyncio.Future[EventResult]") -> None:
+    def _joined(self, parked: WaitingJoin, heard: "asyncio.Future[EventResult]") -> None:
         outcome = heard.result()
         if not isinstance(outcome, Joined):
             assert isinstance(outcome, ErrorCode), outcome
-            self._parking.refuse(parked, outcome)
+            self._waiting.refuse(parked, outcome)
             return
         if outcome.code is not ErrorCode.NONE:
-            self._parking.refuse(parked, outcome.code)
+            self._waiting.refuse(parked, outcome.code)
             return
-        self.issued.take((parked.ask.group_id, parked.member_id))
-        self._renew(parked.ask.group_id, parked.member_id)
+        self.issued.take((parked.request.group_id, parked.member_id))
+        self._renew(parked.request.group_id, parked.member_id)
         parked.joined = outcome
-        self._parking.take(parked)
+        self._waiting.take(parked)
 
-    def sync(self, domain: GroupDomain, ask: SyncAsk) -> "asyncio.Future[SyncAnswer]":
+    def sync(self, domain: GroupDomain, request: SyncRequest) -> "asyncio.Future[SyncAnswer]":
         """The answer to a SyncGroup."""
-        if not ask.group_id:
+        if not request.group_id:
             return _done(SyncAnswer(ErrorCode.INVALID_GROUP_ID))
-        size_bytes = sum(len(name) + len(share) for name, share in ask.assignments)
-        parts = () if size_bytes > self._options.sync_bytes_max else self._sync_events(domain, ask)
+        size_bytes = sum(len(name) + len(share) for name, share in request.assignments)
+        parts = () if size_bytes > self._options.sync_bytes_max else self._sync_events(domain, request)
         if not parts:
             return _done(SyncAnswer(ErrorCode.UNKNOWN_SERVER_ERROR))
         answer: asyncio.Future[SyncAnswer] = asyncio.get_running_loop().create_future()
-        parked = ParkedSync(ask, answer)
-        self._parking.park(parked)
+        parked = WaitingSync(request, answer)
+        self._waiting.park(parked)
         all_heard = [domain.outbox.send(part) for part in parts]
         all_heard[-1].add_done_callback(partial(self._synced, parked, all_heard))
         return answer
 
-    def _sync_events(self, domain: GroupDomain, ask: SyncAsk) -> tuple[Sync, ...]:
-        group = domain.group(ask.group_id)
+    def _sync_events(self, domain: GroupDomain, request: SyncRequest) -> tuple[Sync, ...]:
+        group = domain.group(request.group_id)
         is_follower = (
             isinstance(group, ClassicGroup)
-            and group.generation == ask.generation
-            and group.leader != ask.member_id
+            and group.generation == request.generation
+            and group.leader != request.member_id
         )
         event = Sync(
-            group_id=ask.group_id,
-            member_id=ask.member_id,
-            instance_id=ask.instance_id,
-            generation=ask.generation,
-            protocol_type=ask.protocol_type,
-            protocol_name=ask.protocol_name,
-            assignments=() if is_follower else ask.assignments,
+            group_id=request.group_id,
+            member_id=request.member_id,
+            instance_id=request.instance_id,
+            generation=request.generation,
+            protocol_type=request.protocol_type,
+            protocol_name=request.protocol_name,
+            assignments=() if is_follower else request.assignments,
         )
         attempt = 1 + self._entropy.below(1 << 62)
         bytes_max = self._options.sync_part_bytes_max
@@ -152,7 +190,7 @@ class Members:
 
     def _synced(
         self,
-        parked: ParkedSync,
+        parked: WaitingSync,
         all_heard: "Sequence[asyncio.Future[EventResult]]",
         _: "asyncio.Future[EventResult]",
     ) -> None:
@@ -162,11 +200,11 @@ class Members:
             code = outcome.code if isinstance(outcome, Judged) else outcome
             if code is not ErrorCode.NONE:
                 assert isinstance(code, ErrorCode), code
-                self._parking.refuse(parked, code)
+                self._waiting.refuse(parked, code)
                 return
-        self._renew(parked.ask.group_id, parked.member_id)
+        self._renew(parked.request.group_id, parked.member_id)
         parked.is_taken = True
-        self._parking.take(parked)
+        self._waiting.take(parked)
 
     def heartbeat(
         self,
@@ -235,7 +273,7 @@ class Members:
         finish = partial(_left, tuple(members), unused)
         if not leaving:
             return _done(finish(Left(())))
-        return domain.outbox.ask(Leave(group_id, leaving), finish)
+        return domain.outbox.request(Leave(group_id, leaving), finish)
 
 
 def _left(

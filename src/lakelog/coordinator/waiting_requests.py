@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from lakelog.coordinator.asks import JoinAsk, SyncAsk
 from lakelog.coordinator.group_domain import GroupDiff
+from lakelog.coordinator.requests import JoinRequest, SyncRequest
 from lakelog.groups.classic import answer_join, answer_sync
 from lakelog.groups.events import JoinAnswer, Joined, SyncAnswer
 from lakelog.groups.state import Group
@@ -23,10 +23,10 @@ SKIPS_SINCE = 9
 
 
 @dataclass(slots=True, eq=False)
-class ParkedJoin:
+class WaitingJoin:
     """A JoinGroup that waits; `joined` is what became of its event."""
 
-    ask: JoinAsk
+    request: JoinRequest
     member_id: str
     answer: "asyncio.Future[JoinAnswer]"
     joined: Joined | None = None
@@ -40,11 +40,11 @@ class ParkedJoin:
         """Answer with a code; a member keeps its id but for one that found no room (row 84)."""
         if not self.answer.done():
             is_full = code is ErrorCode.GROUP_MAX_SIZE_REACHED
-            self.answer.set_result(JoinAnswer(code, "" if is_full else self.ask.member_id))
+            self.answer.set_result(JoinAnswer(code, "" if is_full else self.request.member_id))
 
     def try_answer(self, group: Group | None) -> bool:
         """Answer if the group says so by now."""
-        found = answer_join(group, self.member_id, instance_id=self.ask.instance_id)
+        found = answer_join(group, self.member_id, instance_id=self.request.instance_id)
         if found is None:
             return False
         if not self.answer.done():
@@ -56,7 +56,7 @@ class ParkedJoin:
         joined = self.joined
         if joined is None or found.code is not ErrorCode.NONE:
             return found
-        if joined.skip_assignment and self.ask.api_version >= SKIPS_SINCE:
+        if joined.skip_assignment and self.request.api_version >= SKIPS_SINCE:
             return replace(found, skip_assignment=True)
         if joined.leader is not None:
             return replace(found, leader=joined.leader, members=())
@@ -64,17 +64,17 @@ class ParkedJoin:
 
 
 @dataclass(slots=True, eq=False)
-class ParkedSync:
+class WaitingSync:
     """A SyncGroup that waits."""
 
-    ask: SyncAsk
+    request: SyncRequest
     answer: "asyncio.Future[SyncAnswer]"
     is_taken: bool = False
 
     @property
     def member_id(self) -> str:
         """Who waits."""
-        return self.ask.member_id
+        return self.request.member_id
 
     def refuse(self, code: ErrorCode) -> None:
         """Answer with a code."""
@@ -83,9 +83,9 @@ class ParkedSync:
 
     def try_answer(self, group: Group | None) -> bool:
         """Answer if the group says so by now."""
-        ask = self.ask
+        request = self.request
         found = answer_sync(
-            group, ask.member_id, generation=ask.generation, instance_id=ask.instance_id
+            group, request.member_id, generation=request.generation, instance_id=request.instance_id
         )
         if found is None:
             return False
@@ -94,35 +94,35 @@ class ParkedSync:
         return True
 
 
-Parked = ParkedJoin | ParkedSync
+WaitingRequest = WaitingJoin | WaitingSync
 
 
-class Parking:
+class WaitingRequests:
     """All requests that wait on this broker."""
 
     def __init__(self, group_of: Callable[[str], Group | None]) -> None:
         self._group_of = group_of
-        self._parked: dict[str, dict[str, Parked]] = {}
+        self._parked: dict[str, dict[str, WaitingRequest]] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self._parked.values()))
 
-    def park(self, parked: Parked) -> None:
+    def park(self, parked: WaitingRequest) -> None:
         """Let it wait; an older one of the same member waits no longer."""
-        there = self._parked.setdefault(parked.ask.group_id, {})
+        there = self._parked.setdefault(parked.request.group_id, {})
         older = there.get(parked.member_id)
         if older is not None:
             older.refuse(ErrorCode.REBALANCE_IN_PROGRESS)
         there[parked.member_id] = parked
 
-    def take(self, parked: Parked) -> None:
+    def take(self, parked: WaitingRequest) -> None:
         """Its event was taken in: from here on the group answers it."""
         assert parked.is_taken
-        group_id = parked.ask.group_id
+        group_id = parked.request.group_id
         if parked.try_answer(self._group_of(group_id)):
             self._remove(parked)
 
-    def refuse(self, parked: Parked, code: ErrorCode) -> None:
+    def refuse(self, parked: WaitingRequest, code: ErrorCode) -> None:
         """Its event was refused."""
         self._remove(parked)
         parked.refuse(code)
@@ -137,7 +137,7 @@ class Parking:
     def joins(self, group_id: str, member_id: str) -> bool:
         """Whether a join of this member waits, and somebody for its answer."""
         parked = self._parked.get(group_id, {}).get(member_id)
-        return isinstance(parked, ParkedJoin) and not parked.answer.done()
+        return isinstance(parked, WaitingJoin) and not parked.answer.done()
 
     def see(self, change: GroupDiff) -> None:
         """Answer those whom the change of their group concerns."""
@@ -153,9 +153,9 @@ class Parking:
             if parked.is_taken and parked.try_answer(change.after):
                 self._remove(parked)
 
-    def _remove(self, parked: Parked) -> None:
-        there = self._parked.get(parked.ask.group_id, {})
+    def _remove(self, parked: WaitingRequest) -> None:
+        there = self._parked.get(parked.request.group_id, {})
         if there.get(parked.member_id) is parked:
             del there[parked.member_id]
             if not there:
-                del self._parked[parked.ask.group_id]
+                del self._parked[parked.request.group_id]

@@ -1,10 +1,10 @@
 """Ids that were given out wait for their members, for a while and not without number."""
 
-from lakelog.coordinator.issued import Issued
+from lakelog.coordinator.classic_requests import IssuedMemberIds
 
 
 def test_an_id_is_known_until_it_is_used() -> None:
-    issued = Issued()
+    issued = IssuedMemberIds()
     issued.give(("g", "m"), until_s=10.0)
     assert ("g", "m") in issued
     assert ("other", "m") not in issued
@@ -13,7 +13,7 @@ def test_an_id_is_known_until_it_is_used() -> None:
 
 
 def test_an_id_that_nobody_uses_is_forgotten_in_time() -> None:
-    issued = Issued()
+    issued = IssuedMemberIds()
     issued.give(("g", "m"), until_s=10.0)
     issued.expire(9.9)
     assert ("g", "m") in issued
@@ -22,7 +22,7 @@ def test_an_id_that_nobody_uses_is_forgotten_in_time() -> None:
 
 
 def test_a_flood_of_ids_pushes_the_oldest_out() -> None:
-    issued = Issued(count_max=3)
+    issued = IssuedMemberIds(count_max=3)
     for number in range(5):
         issued.give(("g", str(number)), until_s=10.0)
     assert len(issued) == 3

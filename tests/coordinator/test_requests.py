@@ -6,7 +6,8 @@ from uuid import UUID
 import pytest
 from tests.coordinator.stage import TOPIC, beat_ask, join_ask
 
-from lakelog.coordinator.asks import (
+from lakelog.coordinator.options import GroupOptions
+from lakelog.coordinator.requests import (
     beat_event,
     check_beat,
     check_join,
@@ -15,7 +16,6 @@ from lakelog.coordinator.asks import (
     minted_consumer,
     needs_id_first,
 )
-from lakelog.coordinator.options import GroupOptions
 from lakelog.groups.state import GroupSettings
 from lakelog.model.errors import ErrorCode
 

@@ -30,7 +30,7 @@ UNCHANGED: Final = -1
 """What a time-out says that is not told again."""
 
 
-class JoinAsk(msgspec.Struct, frozen=True):
+class JoinRequest(msgspec.Struct, frozen=True):
     """A JoinGroup; `rebalance_timeout_ms` is -1 where the version has none."""
 
     group_id: str
@@ -45,7 +45,7 @@ class JoinAsk(msgspec.Struct, frozen=True):
     client_host: str
 
 
-class SyncAsk(msgspec.Struct, frozen=True):
+class SyncRequest(msgspec.Struct, frozen=True):
     """A SyncGroup; the leader's has the assignments of all members."""
 
     group_id: str
@@ -60,7 +60,7 @@ class SyncAsk(msgspec.Struct, frozen=True):
     client_host: str
 
 
-class BeatAsk(msgspec.Struct, frozen=True):
+class ConsumerHeartbeatRequest(msgspec.Struct, frozen=True):
     """A ConsumerGroupHeartbeat; None and -1 mean "as before"."""
 
     group_id: str
@@ -78,60 +78,60 @@ class BeatAsk(msgspec.Struct, frozen=True):
     client_host: str
 
 
-def check_join(ask: JoinAsk, options: GroupOptions) -> ErrorCode:
+def check_join(request: JoinRequest, options: GroupOptions) -> ErrorCode:
     """What is wrong with a JoinGroup, whatever its group is like."""
-    if not ask.group_id:
+    if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
     least, most = options.session_timeout_min_ms, options.session_timeout_max_ms
-    if not least <= ask.session_timeout_ms <= most:
+    if not least <= request.session_timeout_ms <= most:
         return ErrorCode.INVALID_SESSION_TIMEOUT
     return ErrorCode.NONE
 
 
-def needs_id_first(ask: JoinAsk) -> bool:
+def needs_id_first(request: JoinRequest) -> bool:
     """Whether this member must be sent away with an id (KIP-394); static members need not."""
     return (
-        not ask.member_id
-        and ask.instance_id is None
-        and ask.api_version >= MEMBER_ID_REQUIRED_SINCE
+        not request.member_id
+        and request.instance_id is None
+        and request.api_version >= MEMBER_ID_REQUIRED_SINCE
     )
 
 
 def join_event(
-    ask: JoinAsk, *, member_id: str, is_new: bool, holder: int, options: GroupOptions
+    request: JoinRequest, *, member_id: str, is_new: bool, holder: int, options: GroupOptions
 ) -> Join:
     """The event of a JoinGroup."""
-    rebalance_ms = ask.rebalance_timeout_ms
+    rebalance_ms = request.rebalance_timeout_ms
     return Join(
-        group_id=ask.group_id,
+        group_id=request.group_id,
         member_id=member_id,
         is_new=is_new,
-        instance_id=ask.instance_id,
-        client_id=ask.client_id,
-        client_host=ask.client_host,
-        session_timeout_ms=ask.session_timeout_ms,
+        instance_id=request.instance_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        session_timeout_ms=request.session_timeout_ms,
         # Version 0 knows one time-out for both (KIP-62).
-        rebalance_timeout_ms=rebalance_ms if rebalance_ms >= 0 else ask.session_timeout_ms,
-        protocol_type=ask.protocol_type,
-        protocols=ask.protocols,
+        rebalance_timeout_ms=rebalance_ms if rebalance_ms >= 0 else request.session_timeout_ms,
+        protocol_type=request.protocol_type,
+        protocols=request.protocols,
         holder=holder,
         members_max=options.members_max,
         initial_delay_ms=options.initial_rebalance_delay_ms,
     )
 
 
-def check_beat(ask: BeatAsk, options: GroupOptions) -> Beaten | None:
+def check_beat(request: ConsumerHeartbeatRequest, options: GroupOptions) -> Beaten | None:
     """What is wrong with a ConsumerGroupHeartbeat, whatever its group is like."""
-    reason = _malformed(ask)
+    reason = _malformed(request)
     if reason is not None:
         return Beaten(ErrorCode.INVALID_REQUEST, reason)
-    if ask.assignor is not None and ask.assignor not in options.consumer_assignors:
+    if request.assignor is not None and request.assignor not in options.consumer_assignors:
         offered = ", ".join(options.consumer_assignors)
-        text = f"Assignor {ask.assignor} is not on offer. There are: {offered}."
+        text = f"Assignor {request.assignor} is not on offer. There are: {offered}."
         return Beaten(ErrorCode.UNSUPPORTED_ASSIGNOR, text)
-    trouble = _pattern_trouble(ask.pattern) if ask.pattern else None
+    trouble = _pattern_trouble(request.pattern) if request.pattern else None
     if trouble is not None:
-        text = f"The pattern {ask.pattern!r} cannot be used: {trouble}."
+        text = f"The pattern {request.pattern!r} cannot be used: {trouble}."
         return Beaten(ErrorCode.INVALID_REGULAR_EXPRESSION, text)
     return None
 
@@ -146,61 +146,66 @@ def _pattern_trouble(pattern: str) -> str | None:
     return None
 
 
-def _malformed(ask: BeatAsk) -> str | None:
+def _malformed(request: ConsumerHeartbeatRequest) -> str | None:
     for text, name in (
-        (ask.group_id, "group id"),
-        (ask.instance_id, "instance id"),
-        (ask.rack_id, "rack id"),
+        (request.group_id, "group id"),
+        (request.instance_id, "instance id"),
+        (request.rack_id, "rack id"),
     ):
         if text is not None and not text.strip():
             return f"The {name} is empty."
-    if ask.member_epoch < LEAVES_FOR_A_WHILE:
-        return f"There is no member epoch {ask.member_epoch}."
-    mints = ask.member_epoch == JOINS and ask.api_version < OWN_ID_SINCE
-    if not ask.member_id and not mints:
+    if request.member_epoch < LEAVES_FOR_A_WHILE:
+        return f"There is no member epoch {request.member_epoch}."
+    mints = request.member_epoch == JOINS and request.api_version < OWN_ID_SINCE
+    if not request.member_id and not mints:
         return "The member id is empty."
-    if ask.member_epoch == LEAVES_FOR_A_WHILE and ask.instance_id is None:
+    if request.member_epoch == LEAVES_FOR_A_WHILE and request.instance_id is None:
         return "Only a static member leaves for a while, and this one has no instance id."
-    return _malformed_join(ask) if ask.member_epoch == JOINS else None
+    return _malformed_join(request) if request.member_epoch == JOINS else None
 
 
-def _malformed_join(ask: BeatAsk) -> str | None:
-    if ask.rebalance_timeout_ms == UNCHANGED:
+def _malformed_join(request: ConsumerHeartbeatRequest) -> str | None:
+    if request.rebalance_timeout_ms == UNCHANGED:
         return "A member that joins has to say its rebalance time-out."
-    if ask.owned is None or ask.owned:
+    if request.owned is None or request.owned:
         return "A member that joins has no partitions yet, and has to say so."
-    if ask.names is None and ask.pattern is None:
+    if request.names is None and request.pattern is None:
         return "A member that joins has to say what it reads: topic names or a pattern."
     return None
 
 
 def beat_event(
-    ask: BeatAsk, *, member_id: str, holder: int, members_max: int, settings: GroupSettings
+    request: ConsumerHeartbeatRequest,
+    *,
+    member_id: str,
+    holder: int,
+    members_max: int,
+    settings: GroupSettings,
 ) -> Beat:
     """The event of a ConsumerGroupHeartbeat; subscriptions and partitions in their one order."""
     return Beat(
-        group_id=ask.group_id,
+        group_id=request.group_id,
         member_id=member_id,
-        member_epoch=ask.member_epoch,
-        instance_id=ask.instance_id,
-        rack_id=ask.rack_id,
-        rebalance_timeout_ms=_timeout_ms(ask),
-        names=None if ask.names is None else tuple(sorted(set(ask.names))),
-        pattern=ask.pattern,
-        assignor=ask.assignor,
-        owned=None if ask.owned is None else _ordered(ask.owned),
-        client_id=ask.client_id,
-        client_host=ask.client_host,
+        member_epoch=request.member_epoch,
+        instance_id=request.instance_id,
+        rack_id=request.rack_id,
+        rebalance_timeout_ms=_timeout_ms(request),
+        names=None if request.names is None else tuple(sorted(set(request.names))),
+        pattern=request.pattern,
+        assignor=request.assignor,
+        owned=None if request.owned is None else _ordered(request.owned),
+        client_id=request.client_id,
+        client_host=request.client_host,
         session_timeout_ms=settings.session_timeout_ms,
         holder=holder,
         members_max=members_max,
     )
 
 
-def _timeout_ms(ask: BeatAsk) -> int:
+def _timeout_ms(request: ConsumerHeartbeatRequest) -> int:
     """The rebalance time-out; one below the mark for "unchanged" is no time at all, as in Kafka."""
-    is_time = ask.rebalance_timeout_ms >= UNCHANGED
-    return ask.rebalance_timeout_ms if is_time else 0
+    is_time = request.rebalance_timeout_ms >= UNCHANGED
+    return request.rebalance_timeout_ms if is_time else 0
 
 
 def _ordered(owned: Owned) -> Owned:
@@ -210,9 +215,9 @@ def _ordered(owned: Owned) -> Owned:
     return tuple((topic, tuple(sorted(merged[topic]))) for topic in sorted(merged))
 
 
-def minted_classic(token: bytes, ask: JoinAsk) -> str:
+def minted_classic(token: bytes, request: JoinRequest) -> str:
     """A member id as Kafka makes them: the instance or client, and 16 bytes of chance."""
-    prefix = ask.client_id if ask.instance_id is None else ask.instance_id
+    prefix = request.client_id if request.instance_id is None else request.instance_id
     return f"{prefix}-{uuid.UUID(bytes=token, version=4)}"
 
 
