@@ -12,7 +12,7 @@ from tests.broker.whole import Stores, call, finish, run, whole_broker
 
 from lakelog.broker import produce as produce_api
 from lakelog.broker.offsets_topic import ADMIN_CLIENT_ID, CONFIGS, PARTITIONS
-from lakelog.coordinator.plan import owner_events
+from lakelog.coordinator.owner import owner_events
 from lakelog.groups.events import Resolved
 from lakelog.groups.state import ConsumerGroup, ConsumerMember
 from lakelog.lake.read.range_plan import chosen_partitions

@@ -89,10 +89,10 @@ PARTS: tuple[Plant, ...] = (
 COMMITS: tuple[Plant, ...] = (
     plant(
         "of a commit in parts the last code wins",
-        "coordinator/commits.py",
+        "coordinator/offsets.py",
         "whole.set_result(refused[0] if refused else ErrorCode.NONE)",
         "whole.set_result(codes[-1])",
-        tests=("tests/coordinator/test_commits.py",),
+        tests=("tests/coordinator/test_offsets_commits.py",),
     ),
 )
 
@@ -137,7 +137,7 @@ OFFSETS_TOPIC: tuple[Plant, ...] = (
     ),
     plant(
         "patterns match internal topics",
-        "coordinator/plan.py",
+        "coordinator/owner.py",
         "topics.keys() - INTERNAL_TOPICS",
         "topics",
         tests=("tests/broker/test_offsets_topic.py",),

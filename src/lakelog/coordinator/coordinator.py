@@ -14,10 +14,11 @@ from typing import Final
 from lakelog.clock import Clock, Entropy, Tasks
 from lakelog.coordinator.budget import Budget
 from lakelog.coordinator.classic_requests import ClassicRequests
-from lakelog.coordinator.commits import Commits
 from lakelog.coordinator.consumer_requests import ConsumerRequests
 from lakelog.coordinator.group_domain import AnswerT, EventResult, GroupDomain
 from lakelog.coordinator.member_expiry import MemberExpiry
+from lakelog.coordinator.metrics import GroupMetrics
+from lakelog.coordinator.offsets import OffsetCommits, OffsetRetention
 from lakelog.coordinator.options import GroupOptions
 from lakelog.coordinator.owner import Owner
 from lakelog.coordinator.ports import Brokers, EqualSettings, Ports, SettingsBook, TopicBook
@@ -29,8 +30,6 @@ from lakelog.coordinator.requests import (
     check_beat,
     minted_consumer,
 )
-from lakelog.coordinator.retention import Retention
-from lakelog.coordinator.tally import Tally
 from lakelog.coordinator.waiting_requests import WaitingRequests
 from lakelog.domain.replica import Replica
 from lakelog.groups.events import Beaten, CommitOffsets, GroupEvent, JoinAnswer, Left, SyncAnswer
@@ -92,8 +91,8 @@ class Coordinator:
             domain.listeners.append(self._waiting.see)
         ports = Ports(brokers, topics, self.settings)
         self._owner = Owner(self._domains, self._domain, ports, clock, options)
-        self._retention = Retention(self._domains, brokers, topics, clock, options)
-        self._tally = Tally(self._domains, self._domain, brokers, metrics)
+        self._retention = OffsetRetention(self._domains, brokers, topics, clock, options)
+        self._group_metrics = GroupMetrics(self._domains, self._domain, brokers, metrics)
         self._classic = ClassicRequests(
             self._waiting,
             self._renew,
@@ -104,7 +103,7 @@ class Coordinator:
             tasks=self._tasks,
         )
         self._consumer = ConsumerRequests(self._owner, clock, self._tasks, self._renew)
-        self._commits = Commits(self._renew, metrics.offset_commits)
+        self._commits = OffsetCommits(self._renew, metrics.offset_commits)
 
     def expire_offsets_if(self, is_clock_right: Callable[[], Awaitable[bool]]) -> None:
         """Have the clock checked before offsets are forgotten for their age (rule 20)."""

@@ -4,30 +4,93 @@ Each broker does this for every group, but the one that is r places behind the g
 r times two seconds longer; by then there is usually nothing left to do. A group gets a target at
 most once in an interval, and its first one at once (row 94). A target that comes too late for its
 epoch is refused by the group and made again, after a pause that grows with what it cost.
+
+What there is to say is worked out by `owner_events` (pure). Assignments and the meaning of patterns
+depend on topics, which are not in the group's domain; so they are worked out here, once, and
+written as data (K7). It may take a while for a large group and runs beside the loop: groups and the
+map of topics are values.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Final
 
 from lakelog.clock import Clock, Tasks
 from lakelog.coordinator.group_domain import EventResult, GroupDiff, GroupDomain
 from lakelog.coordinator.member_expiry import GROUPS_AT_ONCE, rank_of
 from lakelog.coordinator.options import GroupOptions
-from lakelog.coordinator.plan import (
-    OwnerEvent,
-    Topics,
-    is_concerned,
-    is_waiting,
-    owner_events,
-)
 from lakelog.coordinator.ports import Ports
 from lakelog.coordinator.timers import RANK_DELAY_S
-from lakelog.groups.events import Judged
+from lakelog.groups.consumer import (
+    fingerprint,
+    needs_target,
+    subscribed,
+    target_event,
+    unresolved,
+)
+from lakelog.groups.events import Judged, Resolved, TargetAssignment, TopicsChanged
+from lakelog.groups.patterns import PatternError, compile_pattern, matching
 from lakelog.groups.state import ConsumerGroup, Group
 from lakelog.model.errors import ErrorCode
+from lakelog.model.ids import INTERNAL_TOPICS, TopicId
 from lakelog.telemetry import event
+
+Topics = Mapping[str, tuple[TopicId, int]]
+"""By name: a topic's id and its number of partitions."""
+
+OwnerEvent = Resolved | TargetAssignment | TopicsChanged
+"""What only the owner of a group appends."""
+
+
+def is_waiting(group: ConsumerGroup) -> bool:
+    """Whether members wait for something that the owner has to say."""
+    return needs_target(group) or bool(unresolved(group))
+
+
+def is_concerned(group: ConsumerGroup, changed: Set[str]) -> bool:
+    """Whether topics of these names, which changed, may matter to the group."""
+    return bool(group.members) and (
+        bool(group.resolved) or not changed.isdisjoint(subscribed(group))
+    )
+
+
+def owner_events(
+    group: ConsumerGroup, topics: Topics, *, assignor_default: str
+) -> tuple[OwnerEvent, ...]:
+    """What is to be written now, in this order; nothing if all of it stands already.
+
+    Patterns come first: a target that does not know them would have to be made again.
+    """
+    if not group.members:
+        return ()
+    resolutions = _resolutions(group, topics)
+    if resolutions:
+        return resolutions
+    known = {name: topics[name] for name in sorted(subscribed(group)) if name in topics}
+    if needs_target(group):
+        return (target_event(group, topics=known, assignor_default=assignor_default),)
+    seen = fingerprint(known)
+    return () if seen == group.fingerprint else (TopicsChanged(group.group_id, seen),)
+
+
+def _resolutions(group: ConsumerGroup, topics: Topics) -> tuple[Resolved, ...]:
+    patterns = dict.fromkeys(member.pattern for member in group.members.values() if member.pattern)
+    found = []
+    for pattern in patterns:
+        names = _matching(pattern, topics)
+        if group.resolved.get(pattern) != names:
+            found.append(Resolved(group.group_id, pattern, names))
+    return tuple(found)
+
+
+def _matching(pattern: str, topics: Topics) -> tuple[str, ...]:
+    try:
+        return matching(compile_pattern(pattern), topics.keys() - INTERNAL_TOPICS)
+    except PatternError:
+        # Another broker let it in; one that cannot read it finds nothing, and says so once.
+        return ()
+
 
 AGAIN_S: Final = 0.1
 """The least pause before a refused target is made again."""

@@ -18,7 +18,7 @@ CLASSIC_STATES = {
 """The names that Kafka has for the states of classic groups."""
 
 
-class Tally:
+class GroupMetrics:
     """Keeps the metrics of groups; rebalances are counted by the group's first broker alone.
 
     The state of a consumer group takes a look at all its members, so it is found out when somebody

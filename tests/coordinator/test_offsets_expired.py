@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from lakelog.coordinator.expiry import Moment, expired
+from lakelog.coordinator.offsets import RetentionCheck, expired
 from lakelog.groups.state import (
     ClassicGroup,
     ClassicMember,
@@ -15,7 +15,7 @@ from lakelog.groups.state import (
 DAY_MS = 24 * 3600 * 1000
 OLD, NEW = b"o" * 16, b"n" * 16
 GONE = b"g" * 16
-MOMENT = Moment(
+MOMENT = RetentionCheck(
     now_ms=10 * DAY_MS, retention_ms=7 * DAY_MS, names={OLD: "old", NEW: "new"}, gone=frozenset()
 )
 OFFSETS = {
@@ -74,5 +74,5 @@ def test_offsets_of_a_topic_that_is_surely_gone_go_at_once() -> None:
     offsets = {(GONE, 3): CommittedOffset(1, -1, "", 10 * DAY_MS, 9)}
     live = ConsumerGroup("g", members={"m": CONSUMER})
     assert expired(live, offsets, MOMENT, empty_for_ms=0) == ()
-    sure = Moment(MOMENT.now_ms, MOMENT.retention_ms, MOMENT.names, gone=frozenset({GONE}))
+    sure = RetentionCheck(MOMENT.now_ms, MOMENT.retention_ms, MOMENT.names, gone=frozenset({GONE}))
     assert expired(live, offsets, sure, empty_for_ms=0) == ((GONE, "", 3),)

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from lakelog.coordinator.plan import is_concerned, is_waiting, owner_events
+from lakelog.coordinator.owner import is_concerned, is_waiting, owner_events
 from lakelog.groups.consumer import step
 from lakelog.groups.events import Beat, Resolved, TargetAssignment, TopicsChanged
 from lakelog.groups.state import ConsumerGroup

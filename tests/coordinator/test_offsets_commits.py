@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.coordinator.stage import TOPIC, Stage, beat_ask, commit_event, play, stable
 
-from lakelog.coordinator.commits import commit_parts
+from lakelog.coordinator.offsets import commit_parts
 from lakelog.groups.events import CommitOffsets, encode_group_event
 from lakelog.model.errors import ErrorCode
 
