@@ -157,7 +157,8 @@ class ClassicRequests:
         if not request.group_id:
             return _done(SyncAnswer(ErrorCode.INVALID_GROUP_ID))
         size_bytes = sum(len(name) + len(share) for name, share in request.assignments)
-        parts = () if size_bytes > self._options.sync_bytes_max else self._sync_events(domain, request)
+        fits = size_bytes <= self._options.sync_bytes_max
+        parts = self._sync_events(domain, request) if fits else ()
         if not parts:
             return _done(SyncAnswer(ErrorCode.UNKNOWN_SERVER_ERROR))
         answer: asyncio.Future[SyncAnswer] = asyncio.get_running_loop().create_future()

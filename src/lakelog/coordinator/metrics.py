@@ -1,4 +1,8 @@
-"""What is counted about groups: how many are in which state, and how often they rebalance."""
+"""What is counted about groups: how many are in which state, and how often they rebalance.
+
+States have the names that Kafka has for them. Every broker sees every rebalance, and only the first
+broker of a group counts it: the sum over all brokers is the number of rebalances.
+"""
 
 from collections.abc import Callable, Sequence
 

@@ -255,7 +255,7 @@ class Replica:
             self._stop(str(error))
             return False
         self._checkpoints.applied(self.state, size_bytes=size_bytes)
-        # Outcomes first: a listener that sees the new state finds them told (`WaitingRequests`).
+        # Outcomes are set before listeners hear of the record; who awaits them runs a turn later.
         fenced = self._queue.applied(applied)
         for listener in self.listeners:
             listener(applied)

@@ -2,6 +2,33 @@
 
 What an assignor is asked (`Subscriber`) and answers stands first, then each assignor, then their
 table by name.
+
+An assignor is a function of the members, of what they have, and of the numbers of partitions. It is
+called once per group epoch, off the loop, and its answer is data in the log: two versions of
+this code never have to agree. Each partition of a topic that anybody reads goes to exactly one of
+its readers; topics whose number of partitions is not known are left out.
+
+Order is what makes assignments repeatable: members are taken by instance id, then by member id;
+topics by id; partitions ascending. No assignor may see the order in which it got its input.
+
+`range`: each topic is cut into one range per reader, in the order of members. Topics with the same
+readers and the same number of partitions are cut alike, so that partition n of all of them goes to
+one member. The first members get the remainder. It looks at nobody's present partitions: what stays
+is what the same order gives again, as in Kafka.
+
+`uniform`: balanced first, then sticky. When all readers read the same topics, their numbers of
+partitions differ by one at most, and no assignment with that balance moves fewer partitions.
+Otherwise `assign_mixed` decides:
+
+1. A member keeps what it has of the topics that it reads.
+2. What nobody has goes to the reader with the least; topics with the most partitions per reader
+   come first, because their readers have the least choice.
+3. As long as a member has two more than another reader of a topic of which it has a partition, one
+   moves. Partitions that nobody had move first; those of a present owner only if that is not
+   enough. Each move makes the sum of the squares of the loads smaller: it ends.
+
+Steps 2 and 3 reckon with numbers of partitions. Which ones they are is said at the end, so that a
+member whose number of a topic did not fall keeps all that it had of it.
 """
 
 from bisect import bisect_left, bisect_right
