@@ -30,8 +30,8 @@ from lakelog.compaction.ports import Engine
 from lakelog.compaction.tasks import CompactionResult, CompactionTask
 from lakelog.compaction.worker import compact
 from lakelog.model.failures import Refused
-from lakelog.pipeline.options import SparkOptions
-from lakelog.pipeline.spark_engine import SparkEngine
+from lakelog.pipeline.spark.engine import SparkEngine
+from lakelog.pipeline.spark.settings import SparkOptions
 from lakelog.records import kernels
 
 ROUNDS = 40

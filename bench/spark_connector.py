@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.peer import COMPLETE, DEPENDENCY, PeerAbsentError, cache_directory, run_maven
-from lakelog.pipeline.options import SparkOptions
-from lakelog.pipeline.spark_session import SessionStart
+from lakelog.pipeline.spark.session import SessionStart
+from lakelog.pipeline.spark.settings import SparkOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

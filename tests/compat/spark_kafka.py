@@ -25,7 +25,7 @@ from tests.compat.spark_kafka_reads import READS
 from tests.compat.spark_kafka_streams import STREAMS
 from tests.compat.spark_kafka_writes import WRITES
 
-from lakelog.pipeline.spark_failures import one_line, spark_failures, text_of
+from lakelog.pipeline.spark.diagnosis import one_line, spark_failures, text_of
 
 CASES = (*READS, *STREAMS, *WRITES)
 KAFKA, BROKER, LAKELOG = "kafka on Kafka", "kafka on ours", "lakelog on ours"

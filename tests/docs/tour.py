@@ -18,8 +18,8 @@ from tests.docs.cells import cells, run_cells
 from tests.docs.pages import DOCS, ROOT
 from tests.lake.running import Broker, running_broker
 
-from lakelog.pipeline.options import SparkOptions
-from lakelog.pipeline.spark_session import SessionStart
+from lakelog.pipeline.spark.session import SessionStart
+from lakelog.pipeline.spark.settings import SparkOptions
 
 PAGE = DOCS / "tour.md"
 IMAGES = DOCS / "images"

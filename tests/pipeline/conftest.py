@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.pipeline.wal_tasks import Bucket
 
-from lakelog.pipeline.options import SparkOptions
-from lakelog.pipeline.spark_engine import SparkEngine
+from lakelog.pipeline.spark.engine import SparkEngine
+from lakelog.pipeline.spark.settings import SparkOptions
 
 
 @dataclass

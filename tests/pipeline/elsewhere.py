@@ -17,8 +17,8 @@ from tests.pipeline.wal_tasks import Bucket
 
 from lakelog.compaction.tasks import Answer, CompactionResult
 from lakelog.model.failures import Unavailable
-from lakelog.pipeline.options import SparkOptions
-from lakelog.pipeline.spark_engine import SparkEngine
+from lakelog.pipeline.spark.engine import SparkEngine
+from lakelog.pipeline.spark.settings import SparkOptions
 
 
 def good(answers: "list[Answer] | tuple[Answer, ...]") -> int:

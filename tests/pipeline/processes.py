@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psutil
 
-from lakelog.pipeline.spark_directory import PREFIX
+from lakelog.pipeline.spark.session import PREFIX
 
 PATIENCE_S = 60.0
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lakelog.model.failures import Refused
-from lakelog.pipeline.java import find_java, parse_major
+from lakelog.pipeline.spark.diagnosis import find_java, parse_major
 
 
 def java_in(directory: Path, said: str, *, code: int = 0) -> Path:

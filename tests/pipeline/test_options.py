@@ -3,8 +3,7 @@
 import pytest
 
 from lakelog.model.failures import Refused
-from lakelog.pipeline.options import SparkOptions, check_reach
-from lakelog.pipeline.spark_settings import environment_of, settings_of
+from lakelog.pipeline.spark.settings import SparkOptions, check_reach, environment_of, settings_of
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.compaction.cleaning_worker import scan
 from lakelog.compaction.tasks import CompactionFailure, Trouble
 from lakelog.config.stores import open_objects
-from lakelog.pipeline.spark_cleaning import SparkScanner
-from lakelog.pipeline.worker_store import StoreAddress
+from lakelog.pipeline.spark.executor_job import StoreAddress
+from lakelog.pipeline.spark.key_scan import SparkScanner
 
 
 def scanner_of(stage: Stage) -> SparkScanner:

@@ -4,12 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from lakelog.pipeline.spark_directory import SparkDirectory
+from lakelog.pipeline.spark.session import SparkDirectory
 
 HOLD = """
 import sys
 from pathlib import Path
-from lakelog.pipeline.spark_directory import SparkDirectory
+from lakelog.pipeline.spark.session import SparkDirectory
 print(SparkDirectory(Path(sys.argv[1])).path, flush=True)
 sys.stdin.read()
 """

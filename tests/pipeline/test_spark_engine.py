@@ -23,9 +23,9 @@ from lakelog.compaction.tasks import (
 from lakelog.config.stores import open_objects
 from lakelog.model.failures import Unavailable
 from lakelog.pipeline.dispatch import input_bytes
-from lakelog.pipeline.options import SparkOptions
-from lakelog.pipeline.spark_engine import SparkEngine
-from lakelog.pipeline.worker_store import StoreAddress
+from lakelog.pipeline.spark.engine import SparkEngine
+from lakelog.pipeline.spark.executor_job import StoreAddress
+from lakelog.pipeline.spark.settings import SparkOptions
 from lakelog.testing.s3_server import S3Server, s3_server, weed_binary
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lakelog.pipeline.spark_failures import (
+from lakelog.pipeline.spark.diagnosis import (
     CHARACTERS_MAX,
     is_lost,
     missing_module,

@@ -11,20 +11,20 @@ from tests.pipeline.wal_tasks import Bucket
 
 from lakelog.compaction.segment_tasks import SegmentResult, SegmentTask
 from lakelog.compaction.tasks import CompactionFailure, CompactionResult, Trouble
-from lakelog.pipeline import spark_job, worker_store
-from lakelog.pipeline.spark_job import (
+from lakelog.pipeline.spark import executor_job
+from lakelog.pipeline.spark.executor_job import (
     BinJob,
     OtherVersionError,
+    StoreAddress,
     decode_answer,
     encode_bin,
     run_bin,
 )
-from lakelog.pipeline.worker_store import StoreAddress
 
 
 @pytest.fixture
 def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bucket:
-    monkeypatch.setattr(worker_store, "_places", {})
+    monkeypatch.setattr(executor_job, "_places", {})
     return Bucket(tmp_path)
 
 
@@ -37,7 +37,7 @@ def numbers(*values: int) -> pa.RecordBatch:
 
 
 def close_places() -> None:
-    for place in worker_store._places.values():
+    for place in executor_job._places.values():
         place.close()
 
 
@@ -86,7 +86,7 @@ def test_large_tasks_run_alone_and_give_the_same_answers(
 ) -> None:
     tasks = list(enumerate(bucket.task(number, batches=number + 1) for number in range(4)))
     together = dict(run_bin(address_of(bucket), tasks))
-    monkeypatch.setattr(spark_job, "SMALL_BYTES", 0)
+    monkeypatch.setattr(executor_job, "SMALL_BYTES", 0)
     assert dict(run_bin(address_of(bucket), tasks)) == together
     close_places()
 

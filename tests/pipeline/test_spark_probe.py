@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lakelog.model.failures import Refused
-from lakelog.pipeline.spark_probe import asking, explain, judge, this_process
+from lakelog.pipeline.spark.diagnosis import asking, explain, judge, this_process
 
 HERE = replace(this_process(), host="worker-1", process=7)
 

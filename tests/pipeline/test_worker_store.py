@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from lakelog.model.failures import Refused
-from lakelog.pipeline import worker_store
-from lakelog.pipeline.worker_store import StoreAddress, WorkerPlace, place_of, worker_options
+from lakelog.pipeline.spark import executor_job
+from lakelog.pipeline.spark.executor_job import StoreAddress, WorkerPlace, place_of, worker_options
 
 KEYS = (("access_key_id", "sent"), ("region", "r"), ("secret_access_key", "sent"))
 
@@ -26,7 +26,7 @@ def test_on_this_machine_what_the_user_configured_counts() -> None:
 def test_a_store_is_opened_once_and_used_by_every_task(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_store, "_places", {})
+    monkeypatch.setattr(executor_job, "_places", {})
     address = StoreAddress(f"file:{tmp_path}", (), is_elsewhere=False)
     place = place_of(address)
     assert place_of(address) is place

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.lake.running import Broker, running_broker
 
-from lakelog.pipeline.options import SparkOptions
-from lakelog.pipeline.spark_session import SessionStart
+from lakelog.pipeline.spark.session import SessionStart
+from lakelog.pipeline.spark.settings import SparkOptions
 from lakelog.spark.runtime import close_runtime
 
 

@@ -42,10 +42,10 @@ from lakelog.compaction.sweep import FileSweeper, SweepOptions
 from lakelog.config.stores import open_metadata, open_objects
 from lakelog.lake.read.read_request import PartitionName, arrow_schema, default_columns
 from lakelog.model.failures import Failure
-from lakelog.pipeline.options import SparkOptions
 from lakelog.pipeline.remote_index import RemoteIndex
-from lakelog.pipeline.spark_failures import spark_failures, text_of
-from lakelog.pipeline.spark_session import SessionStart
+from lakelog.pipeline.spark.diagnosis import spark_failures, text_of
+from lakelog.pipeline.spark.session import SessionStart
+from lakelog.pipeline.spark.settings import SparkOptions
 from lakelog.spark.frames import pin
 
 PARTITIONS = 4

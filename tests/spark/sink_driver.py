@@ -10,8 +10,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from lakelog.pipeline.options import SparkOptions
-from lakelog.pipeline.spark_session import SessionStart
+from lakelog.pipeline.spark.session import SessionStart
+from lakelog.pipeline.spark.settings import SparkOptions
 
 SETTINGS = {
     "spark.sql.shuffle.partitions": "2",

@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from lakelog.pipeline.options import SparkOptions
-from lakelog.pipeline.spark_session import SessionStart
+from lakelog.pipeline.spark.session import SessionStart
+from lakelog.pipeline.spark.settings import SparkOptions
 
 RESULT = "result.parquet"
 SETTINGS = {

@@ -22,7 +22,7 @@ from lakelog.lake.read.range_plan import DataLoss
 from lakelog.lake.read.read_request import PartitionName
 from lakelog.lake.read.row_decoder import MS_MAX, MS_MIN
 from lakelog.model.failures import Refused
-from lakelog.pipeline.spark_failures import spark_failures
+from lakelog.pipeline.spark.diagnosis import spark_failures
 from lakelog.spark.frames import pin, read
 from lakelog.spark.native_columns import as_rows
 

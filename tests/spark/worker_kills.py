@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 from tests.lake.running import Broker, running_broker
 from tests.spark.kinds import reader
 
-from lakelog.pipeline.options import SparkOptions
-from lakelog.pipeline.spark_session import SessionStart
+from lakelog.pipeline.spark.session import SessionStart
+from lakelog.pipeline.spark.settings import SparkOptions
 
 RECORDS = 400_000
 TRIES_MAX = 50

@@ -86,7 +86,7 @@ def pipeline(**given: Any) -> None:
 def check_pipeline(options: Options) -> None:
     """Raises `Refused` when a pipeline cannot run here; nothing is opened."""
     from lakelog.pipeline.run import check_stores, spark_options  # noqa: PLC0415 - usage first
-    from lakelog.pipeline.spark_session import check_requirements  # noqa: PLC0415 - as above
+    from lakelog.pipeline.spark.session import check_requirements  # noqa: PLC0415 - as above
 
     environment = os.environ  # noqa: TID251 - Spark is found by the environment
     check_requirements(spark_options(options), environment)

@@ -43,10 +43,10 @@ from lakelog.meta import keys
 from lakelog.meta.port import MetadataStore
 from lakelog.model.failures import Corrupt, Failure, Refused, Unavailable
 from lakelog.objects.port import ObjectStore
-from lakelog.pipeline.options import SparkOptions, check_reach
 from lakelog.pipeline.remote_index import RemoteIndex
-from lakelog.pipeline.spark_cleaning import SparkScanner
-from lakelog.pipeline.spark_engine import SparkEngine
+from lakelog.pipeline.spark.engine import SparkEngine
+from lakelog.pipeline.spark.key_scan import SparkScanner
+from lakelog.pipeline.spark.settings import SparkOptions, check_reach
 from lakelog.pipeline.totals import Totals
 from lakelog.pipeline.until_now import UntilNow
 from lakelog.pipeline.watched import WatchedEngine, Watcher

@@ -43,7 +43,7 @@ from lakelog.lake.read.read_request import (
     filters_of,
 )
 from lakelog.lake.read.topic_source import ClusterAddress, TopicSource
-from lakelog.pipeline.spark_failures import one_line, spark_failures, text_of
+from lakelog.pipeline.spark.diagnosis import one_line, spark_failures, text_of
 from lakelog.records.table_schema import TIMESTAMP_US_MAX
 from lakelog.spark.batch import ddl_of, warn_once
 from lakelog.spark.native import Division, NativeScan, divided, everything, hadoop_place

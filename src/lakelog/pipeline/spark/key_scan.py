@@ -5,8 +5,9 @@ Spark sees them, and come with one more row, a marker, which says how many rows 
 of them have no key, or why it cannot be read: so every file that was planned comes back, also one
 that nothing stays of. Whole keys are compared, by Spark as by us.
 
-Rules: those of `lakelog.pipeline.spark_job`; a file's trouble is a row, and a job that failed as a
-whole is `Unavailable`. Only data frames are used, so that Spark Connect runs the same job.
+Rules: those of `lakelog.pipeline.spark.executor_job`; a file's trouble is a row, and a job that
+failed as a whole is `Unavailable`. Only data frames are used, so that Spark Connect runs the same
+job.
 """
 
 import pickle
@@ -27,8 +28,7 @@ from lakelog.compaction.cleaning_worker import (
 from lakelog.compaction.tasks import CompactionFailure, TablePiece, Trouble
 from lakelog.compaction.wal_input import TroubleError
 from lakelog.model.failures import Unavailable
-from lakelog.pipeline.spark_job import OtherVersionError
-from lakelog.pipeline.worker_store import StoreAddress, place_of
+from lakelog.pipeline.spark.executor_job import OtherVersionError, StoreAddress, place_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from lakelog.compaction.bins import BinOptions, pack
 from lakelog.compaction.tasks import Answer, Task
 from lakelog.model.failures import Refused, Unavailable
-from lakelog.pipeline import spark_probe
 from lakelog.pipeline.dispatch import input_bytes
-from lakelog.pipeline.options import SparkOptions, check_reach
-from lakelog.pipeline.spark_failures import is_lost, one_line, spark_failures, text_of
-from lakelog.pipeline.spark_job import ROW, BinJob, decode_answer, encode_bin
-from lakelog.pipeline.spark_session import Session, SessionStart
-from lakelog.pipeline.worker_store import StoreAddress
+from lakelog.pipeline.spark import diagnosis
+from lakelog.pipeline.spark.diagnosis import is_lost, one_line, spark_failures, text_of
+from lakelog.pipeline.spark.executor_job import ROW, BinJob, StoreAddress, decode_answer, encode_bin
+from lakelog.pipeline.spark.session import SessionStart, WarmSession
+from lakelog.pipeline.spark.settings import SparkOptions, check_reach
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,7 +54,7 @@ class SparkEngine:
 
     def __init__(
         self,
-        session: Session,
+        session: WarmSession,
         pool: ThreadPoolExecutor,
         address: StoreAddress,
         options: SparkOptions,
@@ -130,13 +129,13 @@ class SparkEngine:
         """Look at the executors; raises `Refused` when one does not fit."""
         remote = self._address.url.partition(":")[0] != "file"
         try:
-            found = await self.call(lambda: spark_probe.ask(self.spark, needs_remote=remote))
+            found = await self.call(lambda: diagnosis.ask(self.spark, needs_remote=remote))
         except SparkFailed as error:
-            explained = spark_probe.explain(error.text)
+            explained = diagnosis.explain(error.text)
             if explained is None:
                 raise
             raise Refused(explained) from error
-        spark_probe.judge(found, spark_probe.this_process())
+        diagnosis.judge(found, diagnosis.this_process())
         self._slots = max(1, len(found))
 
     async def warm(self) -> None:
@@ -202,7 +201,7 @@ class SparkEngine:
             self._session.jobs.cancel(name)
 
 
-async def _session(options: SparkOptions, pool: ThreadPoolExecutor) -> Session:
+async def _session(options: SparkOptions, pool: ThreadPoolExecutor) -> WarmSession:
     """A new session; when this is cancelled, nothing of it is left."""
     start = SessionStart(options)
     future = pool.submit(start.run)
@@ -214,7 +213,7 @@ async def _session(options: SparkOptions, pool: ThreadPoolExecutor) -> Session:
         raise
 
 
-def _close_unwanted(future: "Future[Session]") -> None:
+def _close_unwanted(future: "Future[WarmSession]") -> None:
     """The session came although nobody wants it any more."""
     if not future.cancelled() and future.exception() is None:
         future.result().close()

@@ -4,22 +4,119 @@ Rules: a task never raises for its input, for that would end the whole job and l
 beside it half done: whatever goes wrong is a row that says so. Only a lost process is Spark's
 business, which tries the bin again. Small tasks of a bin run together, for they mostly wait for the
 store; large ones one after another, so that memory is bounded by one of them.
+
+A Python worker of Spark keeps a loop, the object store and a thread from task to task
+(`WorkerPlace`): opened once per process, for a worker that Spark uses again must not pay twice;
+files that are built lie where Spark has its own temporary files; on a cluster the credentials that
+the executor finds around itself win over those that travelled.
 """
 
 import asyncio
+import os
 import pickle
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from lakelog import __version__
+from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.compaction.tasks import Answer, CompactionFailure, Task, Trouble
+from lakelog.config.stores import open_objects
 from lakelog.model.failures import Failure
+from lakelog.objects.port import ObjectStore
 from lakelog.pipeline.dispatch import input_bytes, run_task
-from lakelog.pipeline.worker_store import StoreAddress, WorkerPlace, place_of
+from lakelog.records import kernels
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+T = TypeVar("T")
+
+_SECRET_WORDS: Final = ("access_key", "secret", "session_token", "token", "sas", "credential")
+_OWN_CREDENTIALS: Final = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "GOOGLE_SERVICE_ACCOUNT",
+    "AZURE_STORAGE_ACCOUNT_KEY",
+    "AZURE_CLIENT_ID",
+    "AZURE_FEDERATED_TOKEN_FILE",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreAddress:
+    """How a worker gets at the objects."""
+
+    url: str
+    options: tuple[tuple[str, str], ...]
+    is_elsewhere: bool
+    """The worker runs on another machine, which may have credentials of its own."""
+
+
+class WorkerPlace:
+    """The loop, the store and the thread of this process."""
+
+    def __init__(self, address: StoreAddress, environment: Mapping[str, str]) -> None:
+        kernels.load()
+        options = worker_options(address, environment)
+        self._runner = asyncio.Runner()
+        try:
+            self.objects: ObjectStore = self._runner.run(
+                open_objects(address.url, options, SystemClock(), SystemEntropy())
+            )
+        except BaseException:
+            self._runner.close()
+            raise
+        self.pool = ThreadPoolExecutor(1, thread_name_prefix="lakelog-rows")
+        """One thread: a worker has one slot, and its loop reads meanwhile."""
+        self.directory = _directory(environment)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run it to its end on the loop of this process."""
+        return self._runner.run(work)
+
+    def close(self) -> None:
+        """End the loop, the store and the thread; a worker that Spark ends does not bother."""
+        self._runner.run(self.objects.close())
+        self._runner.close()
+        self.pool.shutdown()
+
+
+_places: dict[StoreAddress, WorkerPlace] = {}
+
+
+def place_of(address: StoreAddress) -> WorkerPlace:
+    """That of this process, opened when it is first asked for; raises `Refused`."""
+    place = _places.get(address)
+    if place is None:
+        environment = os.environ  # noqa: TID251 - Spark tells its workers by the environment
+        place = _places[address] = WorkerPlace(address, environment)
+    return place
+
+
+def worker_options(address: StoreAddress, environment: Mapping[str, str]) -> dict[str, str]:
+    """The store's options as this worker uses them."""
+    options = dict(address.options)
+    if not address.is_elsewhere or not any(environment.get(name) for name in _OWN_CREDENTIALS):
+        return options
+    return {
+        name: value
+        for name, value in options.items()
+        if not any(word in name.lower() for word in _SECRET_WORDS)
+    }
+
+
+def _directory(environment: Mapping[str, str]) -> str | None:
+    """The first of Spark's own directories that is there, None for the system's."""
+    for directory in environment.get("SPARK_LOCAL_DIRS", "").split(","):
+        if directory and os.access(directory, os.W_OK):
+            return directory
+    return None
+
 
 ROW: Final = "place int, answer binary"
 """What comes back for each task: its place among the tasks of the job, and its answer."""

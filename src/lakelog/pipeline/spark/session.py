@@ -3,36 +3,135 @@
 Rules: what is missing is said in one sentence before anything is started; what Spark says goes to a
 file, of which a failed start shows the first error; nothing is left behind when it ends. A session
 that lost its Spark is of no more use: end the process, and start another.
+
+The directory of a session holds its settings, its log and its temporary files, and is gone when the
+session ends. A process that was killed leaves its directory behind; who holds none of its locks is
+dead, so the next session removes it.
+
+One job among many is named and ended by `Jobs`, and nothing else touches Spark's context. The
+context exists only where this process drives Spark; Spark Connect has tags instead. (A session has
+tags without Connect too, but knows them by thread, so that nobody else can end the job.)
 """
 
 import contextlib
+import fcntl
 import importlib
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from lakelog.model.failures import Refused, Unavailable
-from lakelog.pipeline.java import find_java
-from lakelog.pipeline.options import SparkOptions
-from lakelog.pipeline.spark_directory import SparkDirectory
-from lakelog.pipeline.spark_failures import one_line, spark_failures, text_of
-from lakelog.pipeline.spark_jobs import DrivenJobs, Jobs, RemoteJobs
-from lakelog.pipeline.spark_settings import (
+from lakelog.pipeline.spark.diagnosis import find_java, one_line, spark_failures, text_of
+from lakelog.pipeline.spark.settings import (
     LOG_FILE,
     LOG_SETTINGS,
     LOG_SETTINGS_FILE,
     POOLS,
     POOLS_FILE,
+    SparkOptions,
     environment_of,
     settings_of,
 )
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+PREFIX: Final = "lakelog-spark-"
+_LOCK: Final = "lock"
+
+
+class SparkDirectory:
+    """A directory that is ours as long as we hold its lock."""
+
+    def __init__(self, root: Path | None = None) -> None:
+        """Make it below `root`, else below the system's directory for temporary files."""
+        root = Path(tempfile.gettempdir()) if root is None else root
+        _remove_left_behind(root)
+        self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=root))
+        self._lock = os.open(self.path / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+
+    def write(self, name: str, text: str) -> None:
+        """Put a small file there."""
+        (self.path / name).write_text(text)
+
+    def remove(self) -> None:
+        """Delete everything; what Spark still holds open is left to the system."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            os.close(self._lock)
+
+
+def _remove_left_behind(root: Path) -> None:
+    for lock in sorted(root.glob(f"{PREFIX}*/{_LOCK}")):
+        try:
+            descriptor = os.open(lock, os.O_RDWR)
+        except OSError:  # somebody else's, or gone meanwhile
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(lock.parent, ignore_errors=True)
+        except OSError:  # held: its process lives
+            continue
+        finally:
+            os.close(descriptor)
+
+
+class Jobs(Protocol):
+    """Names for the jobs that a thread starts."""
+
+    def begin(self, name: str) -> None:
+        """What this thread starts from now on has that name."""
+
+    def end(self, name: str) -> None:
+        """What this thread starts from now on has none."""
+
+    def cancel(self, name: str) -> None:
+        """End what runs under that name; any thread may ask."""
+
+
+class DrivenJobs:
+    """Job groups of the context."""
+
+    def __init__(self, spark: "SparkSession") -> None:
+        self._context = spark.sparkContext
+
+    def begin(self, name: str) -> None:
+        """What this thread starts from now on has that name."""
+        self._context.setJobGroup(name, name, interruptOnCancel=True)
+
+    def end(self, name: str) -> None:
+        """Nothing to do: a thread's next job brings its own name."""
+
+    def cancel(self, name: str) -> None:
+        """End what runs under that name; any thread may ask."""
+        self._context.cancelJobGroup(name)
+
+
+class RemoteJobs:
+    """Tags of Spark Connect."""
+
+    def __init__(self, spark: "SparkSession") -> None:
+        self._spark = spark
+
+    def begin(self, name: str) -> None:
+        """What this thread starts from now on has that name."""
+        self._spark.addTag(name)
+
+    def end(self, name: str) -> None:
+        """What this thread starts from now on has none."""
+        self._spark.removeTag(name)
+
+    def cancel(self, name: str) -> None:
+        """End what runs under that name; any thread may ask."""
+        self._spark.interruptTag(name)
+
 
 END_S: Final = 10.0
 """How long Spark's process may take to end by itself."""
@@ -41,7 +140,7 @@ MISSING: Final = "the pipeline needs PySpark: pip install 'lakelog[spark]'"
 MISSING_CONNECT: Final = "Spark Connect needs its client: pip install 'pyspark[connect]'"
 
 
-class Session:
+class WarmSession:
     """A session and the directory that goes with it."""
 
     def __init__(
@@ -94,7 +193,7 @@ class SessionStart:
         if self._process is not None:
             self._process.kill()
 
-    def run(self) -> Session:
+    def run(self) -> WarmSession:
         """Start Spark, or reach the remote one; raises `Refused` and `Unavailable`."""
         options = self._options
         check_requirements(options, os.environ)  # noqa: TID251 - Spark reads the environment, too
@@ -113,7 +212,7 @@ class SessionStart:
         if self._is_cancelled:
             raise Unavailable("the start of Spark was given up")
 
-    def _start(self, directory: SparkDirectory) -> Session:
+    def _start(self, directory: SparkDirectory) -> WarmSession:
         """A driver of our own, in a Java process that ends when we do."""
         from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - only who uses Spark loads it
         from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
@@ -135,10 +234,10 @@ class SessionStart:
                 _forget_gateway()
                 _end(gateway.proc)
                 raise
-        return Session(spark, DrivenJobs(spark), directory, gateway.proc)
+        return WarmSession(spark, DrivenJobs(spark), directory, gateway.proc)
 
 
-def _reach(options: SparkOptions, directory: SparkDirectory) -> Session:
+def _reach(options: SparkOptions, directory: SparkDirectory) -> WarmSession:
     from pyspark.sql import SparkSession  # noqa: PLC0415 - only who uses Spark loads it
 
     builder = SparkSession.builder.remote(options.remote)
@@ -146,7 +245,7 @@ def _reach(options: SparkOptions, directory: SparkDirectory) -> Session:
         builder = builder.config(name, value)
     with _environment(options):
         spark = builder.getOrCreate()
-    return Session(spark, RemoteJobs(spark), directory, None)
+    return WarmSession(spark, RemoteJobs(spark), directory, None)
 
 
 @contextlib.contextmanager
