@@ -31,7 +31,7 @@ from lakelog.compaction.plan import PlannedTask, StreamName, Target
 from lakelog.compaction.rewrite_plan import replacement
 from lakelog.compaction.rewrite_worker import rewrite
 from lakelog.compaction.tasks import CompactionFailure, CompactionResult, TablePiece
-from lakelog.compaction.views import IndexEntry, StreamView
+from lakelog.index.ports import StreamEntry, StreamView
 from lakelog.model.ids import TopicId
 from lakelog.objects.memory import MemoryObjectStore
 from lakelog.objects.port import ObjectStore
@@ -50,7 +50,7 @@ class CompactedStream:
     folder: str = "compaction"
     scanner: Scanner | None = None
     """Who scans; this process where there is none."""
-    entries: list[IndexEntry] = field(default_factory=list)
+    entries: list[StreamEntry] = field(default_factory=list)
     table: dict[str, DataFileView] = field(default_factory=dict)
     sent: dict[int, Row] = field(default_factory=dict)
     cleaned: Cleaned = field(default_factory=Cleaned)
@@ -83,7 +83,7 @@ class CompactedStream:
         self.head = end
         self._name(piece, row_count=len(records), first=start, last=start + len(records) - 1)
         name = FileName(FileKind.PARQUET, piece.key)
-        self.entries.append(IndexEntry(start, end, name, 0, piece.size_bytes, self.now_ms))
+        self.entries.append(StreamEntry(start, end, name, 0, piece.size_bytes, self.now_ms))
 
     def trim(self, entries: int) -> None:
         """The log lets go of its first entries, and the table of their files."""
@@ -119,7 +119,7 @@ class CompactedStream:
         return True
 
     async def replace(
-        self, entries: tuple[IndexEntry, ...], target: Target, group: Group | None = None
+        self, entries: tuple[StreamEntry, ...], target: Target, group: Group | None = None
     ) -> None:
         """The task of these entries, from its plan to its end."""
         assert group is None or group.is_in(self.view)
@@ -145,7 +145,9 @@ class CompactedStream:
             self._name(piece, row_count=facts.row_count, first=offsets.lower, last=offsets.upper)
         place = self.entries.index(entries[0])
         name = FileName(FileKind.PARQUET, key)
-        made = IndexEntry(piece.start, piece.end, name, 0, facts.size_bytes, facts.max_timestamp_ms)
+        made = StreamEntry(
+            piece.start, piece.end, name, 0, facts.size_bytes, facts.max_timestamp_ms
+        )
         self.entries[place : place + len(entries)] = [made]
 
     def _name(self, piece: TablePiece, *, row_count: int, first: int, last: int) -> None:

@@ -21,8 +21,9 @@ from lakelog.compaction.inline import InlineEngine
 from lakelog.compaction.journal import TASKS, TaskState, decode_record
 from lakelog.compaction.options import PipelineOptions
 from lakelog.compaction.plan import PlanOptions
-from lakelog.compaction.ports import Effects, Engine, LogIndex, TopicView
+from lakelog.compaction.ports import Effects, Engine
 from lakelog.compaction.rounds import Pipeline
+from lakelog.index.ports import IndexedTopic, LogIndex
 from lakelog.meta.port import MetadataStore
 from lakelog.meta.sqlite import SqliteMetadataStore
 from lakelog.model.ids import TopicId
@@ -41,7 +42,9 @@ EAGER = PipelineOptions(domains=1, plan=PlanOptions(freshness_ms=0), retry_ms=1,
 class WorldIndex(BrokerIndex):
     """The real index over a log, with topics that a test says."""
 
-    def __init__(self, node: Node, topics: Callable[[], Sequence[TopicView]], clock: Clock) -> None:
+    def __init__(
+        self, node: Node, topics: Callable[[], Sequence[IndexedTopic]], clock: Clock
+    ) -> None:
         self._log = node.log
         self._clock = clock
         self._topics = topics
@@ -49,13 +52,13 @@ class WorldIndex(BrokerIndex):
     async def cluster_id(self) -> str:
         return CLUSTER
 
-    async def topics(self) -> Sequence[TopicView]:
+    async def topics(self) -> Sequence[IndexedTopic]:
         return list(self._topics())
 
 
-def topic_view(name: str, streams: Sequence[int], **changes: Any) -> TopicView:
+def topic_view(name: str, streams: Sequence[int], **changes: Any) -> IndexedTopic:
     """A topic whose id follows from its first stream."""
-    view = TopicView(
+    view = IndexedTopic(
         name=name,
         topic_id=TopicId(streams[0].to_bytes(16, "big")),
         streams=tuple(streams),
@@ -79,7 +82,7 @@ class Place:
     world: World
     node: Node
     tables: Tables
-    topics: list[TopicView] = field(default_factory=list)
+    topics: list[IndexedTopic] = field(default_factory=list)
 
     @property
     def meta(self) -> MetadataStore:
@@ -97,7 +100,7 @@ class Place:
     def index(self) -> WorldIndex:
         return WorldIndex(self.node, lambda: self.topics, self.clock)
 
-    async def topic(self, name: str, streams: Sequence[int], **changes: Any) -> TopicView:
+    async def topic(self, name: str, streams: Sequence[int], **changes: Any) -> IndexedTopic:
         view = topic_view(name, streams, **changes)
         await self.node.log.create_streams(view.topic_id, first_partition=0, streams=list(streams))
         self.topics.append(view)

@@ -36,18 +36,16 @@ from lakelog.compaction.saga import (
     CommitTable,
     Finished,
     Forget,
-    InputsGone,
     Lost,
     Mark,
-    Moved,
     MoveTable,
     ReplaceFiles,
     Seen,
     Stuck,
     WriteFile,
-    Written,
     abandon,
 )
+from lakelog.compaction.views import InputsGone, Moved, Written
 
 
 class Impossible(Exception):  # noqa: N818 - it is what happened, and no error of the caller

@@ -22,8 +22,6 @@ from lakelog.compaction.plan import Target
 from lakelog.compaction.saga import (
     AppendSwap,
     CommitTable,
-    Fact,
-    InputsGone,
     Lost,
     Mark,
     MoveTable,
@@ -32,9 +30,9 @@ from lakelog.compaction.saga import (
     Step,
     Stuck,
     WriteFile,
-    Written,
     next_step,
 )
+from lakelog.compaction.views import Fact, InputsGone, Written
 from lakelog.domain.events import Swap
 from lakelog.streams.objects import FileKind, FileName, digest
 

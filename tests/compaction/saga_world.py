@@ -22,7 +22,6 @@ from lakelog.compaction.plan import (
     PlanOptions,
     Problem,
     SegmentsFirst,
-    StreamColumns,
     StreamName,
     TableAhead,
     Target,
@@ -30,9 +29,10 @@ from lakelog.compaction.plan import (
     plan_stream,
 )
 from lakelog.compaction.rewrite_plan import replacement
-from lakelog.compaction.saga import Fact, Seen, Step, next_step
-from lakelog.compaction.views import DataFile, IndexEntry, StreamView, TableView
+from lakelog.compaction.saga import Seen, Step, next_step
+from lakelog.compaction.views import DataFile, Fact, TableView
 from lakelog.domain.events import Swap
+from lakelog.index.ports import StreamColumns, StreamEntry, StreamView
 from lakelog.model.ids import TopicId
 from lakelog.streams.objects import FileKind, FileName, ObjectName, WalName, digest
 from lakelog.wal.ids import make_wal_id
@@ -289,8 +289,8 @@ def stored(file: DataFile) -> Stored:
 
 
 @cache
-def entry_of(one: Stored) -> IndexEntry:
-    return IndexEntry(one.start, one.end, one.name, 0, 1, 0)
+def entry_of(one: Stored) -> StreamEntry:
+    return StreamEntry(one.start, one.end, one.name, 0, 1, 0)
 
 
 @cache

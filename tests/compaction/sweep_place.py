@@ -12,11 +12,11 @@ from tests.log.world import DOMAIN, QUICK, Node, World
 from lakelog.catalog.port import CatalogLimits, TableName, Tables
 from lakelog.catalog.tables import builtin_tables, external_tables
 from lakelog.clock import SystemClock, SystemEntropy
-from lakelog.compaction.ports import LogIndex, TopicView
 from lakelog.compaction.sweep import FileSweeper, SweepOptions, SweepReport
 from lakelog.domain.checkpoint import decode_manifest
 from lakelog.domain.replica import Identity, Replica
 from lakelog.domain.vault import Vault
+from lakelog.index.ports import IndexedTopic, LogIndex
 from lakelog.log.gc import Sweeper
 from lakelog.log.log import Log
 from lakelog.log.options import LogOptions
@@ -93,7 +93,7 @@ class SweepPlace(Place):
         assert not self.guard.violations
         return reports
 
-    async def delete_topic(self, view: TopicView) -> None:
+    async def delete_topic(self, view: IndexedTopic) -> None:
         self.topics.remove(view)
         await self.node.log.drop_streams(list(view.streams))
         if view.has_table:

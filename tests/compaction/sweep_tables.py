@@ -4,10 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from lakelog.catalog.port import TOPIC_ID_PROPERTY, TOPIC_PROPERTY, TableName, TableView
-from lakelog.compaction.ports import StreamIndex, StreamRange, TopicView
-from lakelog.compaction.views import IndexEntry, StreamView
 from lakelog.domain.events import Swap
 from lakelog.domain.outcomes import Swapped
+from lakelog.index.ports import IndexedTopic, StreamEntry, StreamIndex, StreamRange, StreamView
 from lakelog.model.failures import Conflict, NotFound
 from lakelog.model.ids import TopicId
 from lakelog.records.table_schema import FIELD_IDS
@@ -154,11 +153,11 @@ class Stream:
     topic_id: TopicId
     log_start: int = 0
     head: int = 0
-    entries: list[IndexEntry] = field(default_factory=list)
+    entries: list[StreamEntry] = field(default_factory=list)
 
     def produce(self) -> None:
         name = WalName(make_wal_id(self.number * 1000 + self.head, bytes(10)), "z")
-        self.entries.append(IndexEntry(self.head, self.head + 2, name, 0, 10, 1))
+        self.entries.append(StreamEntry(self.head, self.head + 2, name, 0, 10, 1))
         self.head += 2
 
     def trim(self, offset: int) -> None:
@@ -171,7 +170,7 @@ class Stream:
         if not fits or {digest(one.name) for one in inside} - set(swap.replaces):
             return False
         at = self.entries.index(inside[0])
-        new = IndexEntry(inside[0].start, swap.end, swap.file, 0, swap.size_bytes, 1)
+        new = StreamEntry(inside[0].start, swap.end, swap.file, 0, swap.size_bytes, 1)
         self.entries[at : at + len(inside)] = [new]
         return True
 
@@ -179,9 +178,9 @@ class Stream:
         first = self.entries[0].start if self.entries else self.head
         return StreamView(self.number, self.log_start, first, tuple(self.entries))
 
-    def run_of(self, kind: FileKind) -> list[IndexEntry]:
+    def run_of(self, kind: FileKind) -> list[StreamEntry]:
         """The first entries of that kind that follow each other."""
-        run: list[IndexEntry] = []
+        run: list[StreamEntry] = []
         for one in self.entries:
             if one.kind is kind:
                 run.append(one)
@@ -212,8 +211,8 @@ class OnlyNames:
         raise NotImplementedError
 
 
-def topic_view(name: str, topic_id: TopicId, *streams: int, retention_ms: int = -1) -> TopicView:
-    return TopicView(
+def topic_view(name: str, topic_id: TopicId, *streams: int, retention_ms: int = -1) -> IndexedTopic:
+    return IndexedTopic(
         name=name,
         topic_id=topic_id,
         streams=streams,

@@ -22,21 +22,19 @@ from lakelog.compaction.plan import PlannedTask, Target, Trigger
 from lakelog.compaction.saga import (
     AppendSwap,
     CommitTable,
-    Fact,
     Forget,
     Mark,
-    Moved,
     MoveTable,
     ReplaceFiles,
     Seen,
     Step,
     WriteFile,
-    Written,
     abandon,
     next_step,
 )
-from lakelog.compaction.views import DataFile, StreamView
+from lakelog.compaction.views import DataFile, Fact, Moved, Written
 from lakelog.compaction.views import TableView as SagaTable
+from lakelog.index.ports import StreamView
 from lakelog.model.failures import Conflict, NotFound
 from lakelog.model.ids import TopicId
 from lakelog.streams.objects import FileKind, FileName

@@ -12,8 +12,8 @@ from tests.compaction.sweep_workers import Worker, Workshop
 
 from lakelog.catalog.port import TableName, TableView
 from lakelog.compaction.journal import TASKS, claim, decode_record, held_by, task_key
-from lakelog.compaction.ports import TopicView
 from lakelog.compaction.sweep import FileSweeper, SweepOptions, SweepReport
+from lakelog.index.ports import IndexedTopic
 from lakelog.meta.port import KeyValue
 from lakelog.model.failures import Conflict, NotFound
 from lakelog.objects.port import ObjectInfo
@@ -43,7 +43,7 @@ class SweepWorld(Workshop):
         for _ in range(BURSTS[next(self.script, 0) % len(BURSTS)]):
             await self.random_step()
 
-    async def topics(self) -> Sequence[TopicView]:
+    async def topics(self) -> Sequence[IndexedTopic]:
         await self.interlude("topics")
         found = [topic_view(name, topic_id) for name, topic_id in self.topics_alive.items()]
         await self.interlude("")

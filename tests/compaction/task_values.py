@@ -5,7 +5,8 @@ from dataclasses import replace
 from lakelog.compaction.journal import Lease, TaskRecord, TaskState, create
 from lakelog.compaction.outputs import output_key
 from lakelog.compaction.plan import PlannedTask, Target, Trigger
-from lakelog.compaction.views import DataFile, IndexEntry, StreamView, TableView
+from lakelog.compaction.views import DataFile, TableView
+from lakelog.index.ports import StreamEntry, StreamView
 from lakelog.model.ids import TopicId
 from lakelog.records.table_facts import ColumnFacts, RowGroup, TableFileFacts, TableFileOrigin
 from lakelog.streams.objects import FileName, WalName
@@ -52,15 +53,15 @@ def at(state: TaskState, record: TaskRecord = CREATED) -> TaskRecord:
     return replace(record, state=state, file=file_of(record) if named else None)
 
 
-def wal_entry(start: int, end: int) -> IndexEntry:
-    return IndexEntry(start, end, WalName(make_wal_id(start, bytes(10)), "z"), 0, 100, 5)
+def wal_entry(start: int, end: int) -> StreamEntry:
+    return StreamEntry(start, end, WalName(make_wal_id(start, bytes(10)), "z"), 0, 100, 5)
 
 
-def file_entry(file: DataFile, *, start: int) -> IndexEntry:
-    return IndexEntry(start, file.end, file.name, 0, file.size_bytes, 5)
+def file_entry(file: DataFile, *, start: int) -> StreamEntry:
+    return StreamEntry(start, file.end, file.name, 0, file.size_bytes, 5)
 
 
-def stream_of(*entries: IndexEntry, first_start: int = 0) -> StreamView:
+def stream_of(*entries: StreamEntry, first_start: int = 0) -> StreamView:
     return StreamView(7, first_start, first_start, entries)
 
 

@@ -6,14 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakelog.compaction.backfill import ends_in_segment, plan_backfill
-from lakelog.compaction.plan import (
-    PlannedTask,
-    PlanOptions,
-    Problem,
-    StreamColumns,
-    StreamName,
-    Target,
-)
+from lakelog.compaction.plan import PlannedTask, PlanOptions, Problem, StreamName, Target
+from lakelog.index.ports import StreamColumns
 from lakelog.model.ids import TopicId
 from lakelog.streams.objects import FileKind
 

@@ -17,7 +17,7 @@ from lakelog.compaction.cleaning import (
 from lakelog.compaction.journal import Cleaned
 from lakelog.compaction.kept import pack_offsets, unpack_offsets
 from lakelog.compaction.plan import StreamName
-from lakelog.compaction.views import IndexEntry, StreamView
+from lakelog.index.ports import StreamEntry, StreamView
 from lakelog.streams.objects import FileKind, FileName
 
 NAME = StreamName(7, TOPIC, "t", 3)
@@ -25,18 +25,18 @@ RULES = CleaningRules(delete_retention_ms=1600)
 NOW_MS = 1_000_000
 
 
-def file(place: int, *, size: int = 100, stamp_ms: int = 5) -> IndexEntry:
+def file(place: int, *, size: int = 100, stamp_ms: int = 5) -> StreamEntry:
     """The entry of ten offsets at this place."""
     name = FileName(FileKind.PARQUET, f"f{place}")
-    return IndexEntry(place * 10, place * 10 + 10, name, 0, size, stamp_ms)
+    return StreamEntry(place * 10, place * 10 + 10, name, 0, size, stamp_ms)
 
 
-def segment(place: int) -> IndexEntry:
+def segment(place: int) -> StreamEntry:
     return replace(file(place), name=FileName(FileKind.SEGMENT, f"s{place}"))
 
 
 def planned(
-    *entries: IndexEntry,
+    *entries: StreamEntry,
     cleaned: Cleaned | None = None,
     rules: CleaningRules = RULES,
     quarantine: tuple[tuple[int, int], ...] = (),
@@ -150,7 +150,7 @@ def survivors(place: int, *, rows: int = 10, kept: int) -> Survivors:
     return Survivors(f"f{place}", rows, kept, pack_offsets(offsets))
 
 
-def groups(found: list[Survivors], *entries: IndexEntry, bytes_target: int) -> list[list[int]]:
+def groups(found: list[Survivors], *entries: StreamEntry, bytes_target: int) -> list[list[int]]:
     plan = CleaningPlan(NAME, entries, entries[-1].end, 0, 0)
     by_key = {one.key: one for one in found}
     made = groups_of(plan, by_key, bytes_target=bytes_target)

@@ -13,9 +13,10 @@ from tests.profiles import examples
 from lakelog.compaction import cleaning_worker
 from lakelog.compaction.cleaning_worker import scan
 from lakelog.compaction.kept import unpack_offsets
-from lakelog.compaction.plan import StreamColumns, Target
+from lakelog.compaction.plan import Target
 from lakelog.compaction.rewrite_plan import RewriteOptions, plan_rewrite
 from lakelog.compaction.tasks import CompactionFailure, Trouble
+from lakelog.index.ports import StreamColumns
 
 _KEYS = st.sampled_from([None, b"", b"a", b"b", b"a" * 20, b"a" * 19 + b"b"])
 _RECORDS = st.lists(st.tuples(_KEYS, st.sampled_from([None, b"", b"v", b"w" * 30])), max_size=6)

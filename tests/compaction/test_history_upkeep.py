@@ -9,10 +9,9 @@ from tests.compaction.sweep_tables import topic_view
 from lakelog.catalog.history import SnapshotHistory
 from lakelog.catalog.port import SnapshotView
 from lakelog.compaction.history_upkeep import HistoryUpkeep, HistoryUpkeepOptions
-from lakelog.compaction.ports import StreamIndex, StreamRange, TopicView
-from lakelog.compaction.views import StreamView
 from lakelog.domain.events import Swap
 from lakelog.domain.outcomes import Swapped
+from lakelog.index.ports import IndexedTopic, StreamIndex, StreamRange, StreamView
 from lakelog.meta import keys
 from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.model.ids import TopicId
@@ -38,12 +37,12 @@ class Watch:
 class Topics:
     """An index that knows topics alone."""
 
-    found: list[TopicView] = field(default_factory=list)
+    found: list[IndexedTopic] = field(default_factory=list)
 
     async def cluster_id(self) -> str:
         raise NotImplementedError
 
-    async def topics(self) -> Sequence[TopicView]:
+    async def topics(self) -> Sequence[IndexedTopic]:
         return list(self.found)
 
     async def backlog(self, streams: Sequence[int]) -> Mapping[int, StreamIndex]:
@@ -74,20 +73,20 @@ class Stage:
             self.history, self.index, self.clock, HistoryUpkeepOptions(GRACE_MS, HOUR_MS)
         )
 
-    def topic(self, number: int, *, history_ms: int) -> TopicView:
+    def topic(self, number: int, *, history_ms: int) -> IndexedTopic:
         view = topic_view(f"t{number}", TopicId(number.to_bytes(16, "big")), number)
-        made = TopicView(
+        made = IndexedTopic(
             **{name: getattr(view, name) for name in view.__slots__}
             | {"snapshots_history_ms": history_ms}
         )
         self.index.found.append(made)
         return made
 
-    async def expire(self, topic: TopicView, number: int) -> None:
+    async def expire(self, topic: IndexedTopic, number: int) -> None:
         gone = SnapshotView(number, number, number, "append", {0: number})
         await self.history.remember(topic.name, topic.topic_id.hex(), [gone])
 
-    async def known(self, topic: TopicView) -> list[int]:
+    async def known(self, topic: IndexedTopic) -> list[int]:
         head = await self.history.head(topic.topic_id.hex())
         return [one.snapshot_id for one in head.page.facts]
 

@@ -11,7 +11,6 @@ from lakelog.compaction.plan import (
     PlanOptions,
     Problem,
     SegmentsFirst,
-    StreamColumns,
     StreamName,
     TableAhead,
     Target,
@@ -21,6 +20,7 @@ from lakelog.compaction.plan import (
     plan_stream,
 )
 from lakelog.compaction.views import DataFile
+from lakelog.index.ports import StreamColumns
 from lakelog.model.ids import TopicId
 from lakelog.streams.objects import FileKind, FileName
 

@@ -8,21 +8,14 @@ from hypothesis import strategies as st
 from tests.compaction.task_values import TOPIC
 
 from lakelog.catalog.port import DataFileView
-from lakelog.compaction.plan import (
-    PlannedTask,
-    Problem,
-    StreamColumns,
-    StreamName,
-    Target,
-    Trigger,
-)
+from lakelog.compaction.plan import PlannedTask, Problem, StreamName, Target, Trigger
 from lakelog.compaction.rewrite_plan import (
     RewriteOptions,
     Window,
     plan_rewrite,
     replacement,
 )
-from lakelog.compaction.views import IndexEntry
+from lakelog.index.ports import StreamColumns, StreamEntry
 from lakelog.streams.objects import FileKind, FileName
 
 OPTIONS = RewriteOptions(files_min=4, bytes_target=1024)
@@ -138,9 +131,9 @@ def _files_max(sizes: list[int], options: RewriteOptions) -> int:
     return settled + (settled + 1) * options.files_min * doublings
 
 
-def entry(place: int, key: str, *, start: int | None = None) -> IndexEntry:
+def entry(place: int, key: str, *, start: int | None = None) -> StreamEntry:
     begin = place * 10 if start is None else start
-    return IndexEntry(begin, place * 10 + 10, FileName(P, key), 0, 100, 5)
+    return StreamEntry(begin, place * 10 + 10, FileName(P, key), 0, 100, 5)
 
 
 def file(place: int, key: str, *, first: int | None = None) -> DataFileView:

@@ -17,8 +17,9 @@ from lakelog.compaction.rewrite_plan import replacement
 from lakelog.compaction.rewrite_worker import rewrite
 from lakelog.compaction.saga import AppendSwap, Seen, WriteFile, next_step
 from lakelog.compaction.tasks import CompactionResult, RewriteTask, TablePiece
-from lakelog.compaction.views import DataFile, IndexEntry, StreamView
+from lakelog.compaction.views import DataFile
 from lakelog.domain.outcomes import Swapped
+from lakelog.index.ports import StreamEntry, StreamView
 from lakelog.log.values import Found
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.streams.objects import FileKind, FileName
@@ -41,7 +42,7 @@ async def filled(world: World, *, files: int) -> Node:
 
 def view_of(node: Node) -> StreamView:
     entries = tuple(
-        IndexEntry(
+        StreamEntry(
             one.start, one.end, one.name, one.byte_start, one.byte_length, one.max_timestamp_ms
         )
         for one in node.log.pieces(1)
@@ -49,7 +50,7 @@ def view_of(node: Node) -> StreamView:
     return StreamView(1, entries[0].start, entries[0].start, entries)
 
 
-def files_of(entries: Sequence[IndexEntry]) -> list[DataFileView]:
+def files_of(entries: Sequence[StreamEntry]) -> list[DataFileView]:
     return [
         DataFileView(one.name.key, 0, one.start, one.end, one.end - one.start, one.byte_length)
         for one in entries

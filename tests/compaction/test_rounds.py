@@ -18,8 +18,8 @@ from tests.compaction.pipeline_world import (
 from lakelog.catalog.port import TableName
 from lakelog.compaction.inline import InlineEngine
 from lakelog.compaction.journal import task_key
-from lakelog.compaction.ports import TopicView
 from lakelog.compaction.rounds import Pipeline
+from lakelog.index.ports import IndexedTopic
 
 
 def test_what_is_in_the_log_is_in_the_table_and_reads_as_before() -> None:
@@ -197,7 +197,7 @@ def test_the_table_of_somebody_else_is_left_alone() -> None:
         (owner,) = place.topics
         asked = 0
 
-        def topics() -> list[TopicView]:
+        def topics() -> list[IndexedTopic]:
             """The table's topic is not known yet when the round begins."""
             nonlocal asked
             asked += 1

@@ -19,25 +19,21 @@ from lakelog.compaction.saga import (
     EFFECTS,
     AppendSwap,
     CommitTable,
-    Fact,
     Finished,
     Forget,
-    InputsGone,
     Lost,
     Mark,
-    Moved,
     MoveTable,
     Seen,
     Step,
     Stuck,
-    Unreadable,
     WriteFile,
-    Written,
     abandon,
     next_step,
 )
-from lakelog.compaction.views import StreamView, TableView
+from lakelog.compaction.views import Fact, InputsGone, Moved, TableView, Unreadable, Written
 from lakelog.domain.events import Swap
+from lakelog.index.ports import StreamView
 from lakelog.model.ids import TopicId
 from lakelog.streams.objects import FileKind, FileName, digest
 

@@ -18,23 +18,27 @@ from lakelog.compaction.journal import TaskRecord, TaskState, claim, create, hel
 from lakelog.compaction.plan import Target
 from lakelog.compaction.saga import (
     AppendSwap,
-    Fact,
-    InputsGone,
     Mark,
-    Moved,
     MoveTable,
     ReplaceFiles,
     Seen,
     Step,
     Stuck,
-    Unreadable,
     WriteFile,
-    Written,
     abandon,
     next_step,
 )
-from lakelog.compaction.views import DataFile, IndexEntry, StreamView, TableView
+from lakelog.compaction.views import (
+    DataFile,
+    Fact,
+    InputsGone,
+    Moved,
+    TableView,
+    Unreadable,
+    Written,
+)
 from lakelog.domain.events import Swap
+from lakelog.index.ports import StreamEntry, StreamView
 from lakelog.streams.objects import FileKind, FileName, digest
 
 REWRITE = create(
@@ -44,8 +48,8 @@ REWRITE = create(
 )
 
 
-def input_of(key: str, start: int, end: int) -> IndexEntry:
-    return IndexEntry(start, end, FileName(FileKind.PARQUET, key), 0, 100, 5)
+def input_of(key: str, start: int, end: int) -> StreamEntry:
+    return StreamEntry(start, end, FileName(FileKind.PARQUET, key), 0, 100, 5)
 
 
 B, C = input_of("b", 4, 6), input_of("c", 6, 10)
@@ -170,7 +174,7 @@ def test_a_stream_that_was_dropped_is_not_committed() -> None:
     assert mark.record.state is TaskState.ABORTED
 
 
-def swap_of(*entries: IndexEntry) -> Swap:
+def swap_of(*entries: StreamEntry) -> Swap:
     replaces = tuple(sorted(digest(one.name) for one in entries))
     return Swap(7, 4, 10, FILE.name, 500, 9, replaces)
 

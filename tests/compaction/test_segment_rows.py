@@ -17,18 +17,12 @@ from tests.records.table_cases import rows_of
 
 from lakelog.compaction import segment_rows
 from lakelog.compaction.backfill import plan_backfill
-from lakelog.compaction.plan import (
-    PlannedTask,
-    PlanOptions,
-    StreamColumns,
-    StreamName,
-    Target,
-    plan_stream,
-)
+from lakelog.compaction.plan import PlannedTask, PlanOptions, StreamName, Target, plan_stream
 from lakelog.compaction.segment_rows import compact_rows
 from lakelog.compaction.segment_tasks import RowsResult, RowsTask, SegmentPiece
 from lakelog.compaction.tasks import CompactionFailure, CompactionResult, Trouble
 from lakelog.compaction.worker import compact
+from lakelog.index.ports import StreamColumns
 from lakelog.model.failures import Unavailable
 from lakelog.objects.memory import MemoryObjectStore
 from lakelog.records.header import parse_header

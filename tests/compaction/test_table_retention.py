@@ -9,7 +9,6 @@ from tests.compaction.pipeline_world import EAGER, Place, run
 from tests.log.world import batch
 
 from lakelog.catalog.port import DataFileView, TableName
-from lakelog.compaction.ports import TopicView
 from lakelog.compaction.table_retention import (
     Age,
     Bounds,
@@ -19,6 +18,7 @@ from lakelog.compaction.table_retention import (
     is_expired,
     plan_removal,
 )
+from lakelog.index.ports import IndexedTopic
 
 BOUNDS = Bounds(first_start=20, kept_from_us=1000)
 
@@ -74,7 +74,7 @@ async def applied(place: Place, *, ahead_ms: int = 0, files_max: int = 1000) -> 
     return await kept.apply_once()
 
 
-async def filled(place: Place, *, retention_ms: int = 60_000, files: int = 3) -> TopicView:
+async def filled(place: Place, *, retention_ms: int = 60_000, files: int = 3) -> IndexedTopic:
     """A topic with so many files of two rows, an hour old, and the newest written now."""
     topic = await place.topic("orders", [1], table_retention_ms=retention_ms)
     for number in range(files):
@@ -158,7 +158,7 @@ def test_a_setting_that_changed_meanwhile_counts() -> None:
         asked = 0
 
         class Changing(type(index)):  # type: ignore[misc]  # the place's own index
-            async def topics(self) -> list[TopicView]:
+            async def topics(self) -> list[IndexedTopic]:
                 nonlocal asked
                 asked += 1
                 return [topic if asked == 1 else replace(topic, table_retention_ms=-1)]

@@ -12,7 +12,7 @@ from lakelog.compaction.looks import Holding
 from lakelog.compaction.outputs import is_made_for, parse_output_key
 from lakelog.compaction.plan import Target
 from lakelog.compaction.records import Stored
-from lakelog.compaction.saga import InputsGone, Unreadable, WriteFile, Written
+from lakelog.compaction.saga import WriteFile
 from lakelog.compaction.segment_tasks import RowsResult, RowsTask, SegmentResult, SegmentTask
 from lakelog.compaction.tasks import (
     CompactionFailure,
@@ -22,8 +22,9 @@ from lakelog.compaction.tasks import (
     Task,
     Trouble,
 )
-from lakelog.compaction.views import IndexEntry
+from lakelog.compaction.views import InputsGone, Unreadable, Written
 from lakelog.compaction.writing import Write, fact_of, jobs_of, task_of
+from lakelog.index.ports import StreamEntry
 from lakelog.records.segment_file import SegmentFacts
 from lakelog.streams.objects import FileKind, FileName
 
@@ -58,7 +59,7 @@ def test_a_range_for_the_log_alone_becomes_a_segment() -> None:
     assert task.created_ms == SEGMENT.created_ms
 
 
-def file_pieces() -> tuple[IndexEntry, ...]:
+def file_pieces() -> tuple[StreamEntry, ...]:
     names = [FileName(FileKind.PARQUET, key) for key in ("a", "b", "c")]
     return tuple(replace(entry, name=name) for entry, name in zip(PIECES, names, strict=True))
 
@@ -77,7 +78,7 @@ def test_files_are_replaced_by_one(target: Target, kept: bytes | None) -> None:
     assert task.kept == kept
 
 
-def segment_pieces() -> tuple[IndexEntry, ...]:
+def segment_pieces() -> tuple[StreamEntry, ...]:
     names = [FileName(FileKind.SEGMENT, key) for key in ("a", "b", "c")]
     return tuple(replace(entry, name=name) for entry, name in zip(PIECES, names, strict=True))
 

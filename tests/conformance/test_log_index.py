@@ -9,7 +9,7 @@ from tests.broker.whole import Stores
 from tests.server.index_stage import filled, made, opened, swap_of, swapped
 
 from lakelog.broker.broker import Broker
-from lakelog.compaction.ports import LogIndex, StreamIndex, StreamRange
+from lakelog.index.ports import LogIndex, StreamIndex, StreamRange
 from lakelog.model.failures import Refused
 from lakelog.streams.objects import FileKind, FileName, WalName, digest
 from lakelog.wal.ids import wal_id_time_ms

@@ -12,8 +12,6 @@ from starlette.applications import Starlette
 from tests.broker.whole import Stores, whole_broker
 from tests.server.index_stage import ENTROPY, http_port, made
 
-from lakelog.compaction.ports import StreamIndex, StreamRange, TopicView
-from lakelog.compaction.views import StreamView
 from lakelog.domain.events import Swap
 from lakelog.domain.outcomes import Swapped
 from lakelog.http.pipeline import pipeline_routes
@@ -26,6 +24,7 @@ from lakelog.http.pipeline_messages import (
     told,
 )
 from lakelog.http.service import serve
+from lakelog.index.ports import IndexedTopic, StreamIndex, StreamRange, StreamView
 from lakelog.model.failures import Failure, Fenced, OutcomeUnknown
 from lakelog.topics.pipeline_access import pipeline_token
 
@@ -132,7 +131,7 @@ class Failing:
     async def cluster_id(self) -> str:
         raise self._failure
 
-    async def topics(self) -> Sequence[TopicView]:
+    async def topics(self) -> Sequence[IndexedTopic]:
         raise self._failure
 
     async def backlog(self, streams: Sequence[int]) -> Mapping[int, StreamIndex]:

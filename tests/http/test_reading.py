@@ -12,7 +12,6 @@ from tests.broker.whole import Stores, whole_broker
 from tests.http.test_pipeline import asked
 from tests.server.index_stage import filled, made, swapped
 
-from lakelog.compaction.ports import StreamRange
 from lakelog.http import reading
 from lakelog.http.pipeline_messages import FAILURES, failure_in
 from lakelog.http.reading import ReadableIndex, StorePlace, reading_routes
@@ -28,6 +27,7 @@ from lakelog.http.reading_messages import (
     public_options,
 )
 from lakelog.http.service import serve
+from lakelog.index.ports import StreamRange
 from lakelog.model.failures import Failure
 from lakelog.server.pipeline_index import BrokerIndex
 from lakelog.server.read_index import ReadIndex

@@ -16,11 +16,11 @@ from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.compaction.inline import InlineEngine
 from lakelog.compaction.options import PipelineOptions
 from lakelog.compaction.plan import PlanOptions
-from lakelog.compaction.ports import TopicView
 from lakelog.compaction.rounds import Pipeline
 from lakelog.config.load import load
 from lakelog.config.options import Options
 from lakelog.config.stores import open_metadata, open_objects
+from lakelog.index.ports import IndexedTopic
 from lakelog.pipeline.remote_index import RemoteIndex
 from lakelog.reading.http_index import HttpIndex
 from lakelog.reading.ranges import PinnedRange
@@ -125,11 +125,11 @@ class Broker:
         finally:
             await index.close()
 
-    def topics(self) -> Sequence[TopicView]:
+    def topics(self) -> Sequence[IndexedTopic]:
         """The topics as a pipeline sees them."""
         return self.call(self._topics())
 
-    async def _topics(self) -> Sequence[TopicView]:
+    async def _topics(self) -> Sequence[IndexedTopic]:
         meta = await open_metadata(self.options.metadata_url(), SystemClock())
         index = await RemoteIndex.open(meta, SystemClock(), SystemEntropy())
         try:

@@ -10,8 +10,8 @@ from tests.log.world import TOPIC, Node, World
 from tests.records.table_cases import Row, hostile_batches
 
 from lakelog.clock import Clock
-from lakelog.compaction.ports import StreamRange
 from lakelog.http.reading_messages import entries_of
+from lakelog.index.ports import StreamRange
 from lakelog.lake.read.range_plan import Hinted
 from lakelog.lake.read.range_reader import RowOptions, read_range
 from lakelog.lake.read.read_request import default_columns

@@ -20,12 +20,11 @@ from tests.http.stub_server import (
 from tests.server.index_stage import ENTROPY, filled, http_port, made, remote_index, swap_of
 
 from lakelog.clock import SystemClock
-from lakelog.compaction.ports import StreamRange
-from lakelog.compaction.views import StreamView
 from lakelog.http import pipeline as pipeline_pages
 from lakelog.http import pipeline_messages as messages
 from lakelog.http.client import brokers_at
 from lakelog.http.pipeline_messages import FailureAnswer
+from lakelog.index.ports import StreamRange, StreamView
 from lakelog.model.failures import NotFound, OutcomeUnknown, Refused, Unavailable
 from lakelog.model.ids import BrokerId
 from lakelog.pipeline import remote_index as remote_module

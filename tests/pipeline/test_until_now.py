@@ -5,16 +5,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from lakelog.compaction.plan import StreamColumns
-from lakelog.compaction.ports import StreamIndex, StreamRange, TopicView
-from lakelog.compaction.views import StreamView
 from lakelog.domain.events import Swap
 from lakelog.domain.outcomes import Swapped
+from lakelog.index.ports import IndexedTopic, StreamColumns, StreamIndex, StreamRange, StreamView
 from lakelog.model.ids import TopicId
 from lakelog.pipeline.until_now import UntilNow
 from lakelog.streams.objects import FileKind
 
-TOPIC = TopicView("t", TopicId(bytes(16)), (1, 2), True, 60_000, 1000, -1, False, 0, 0, 0, 0.5)
+TOPIC = IndexedTopic("t", TopicId(bytes(16)), (1, 2), True, 60_000, 1000, -1, False, 0, 0, 0, 0.5)
 
 
 def index_of(*entries: tuple[int, int, FileKind]) -> StreamIndex:
@@ -32,7 +30,7 @@ class Given:
     async def cluster_id(self) -> str:
         return "c"
 
-    async def topics(self) -> Sequence[TopicView]:
+    async def topics(self) -> Sequence[IndexedTopic]:
         return [TOPIC]
 
     async def backlog(self, streams: Sequence[int]) -> Mapping[int, StreamIndex]:

@@ -10,12 +10,11 @@ from tests.log.world import batch
 
 from lakelog.broker.broker import Broker
 from lakelog.clock import SeededEntropy
-from lakelog.compaction.ports import LogIndex, StreamRange
-from lakelog.compaction.views import StreamView
 from lakelog.domain.events import Swap
 from lakelog.http.client import brokers_at
 from lakelog.http.pipeline import pipeline_routes
 from lakelog.http.service import serve_pages
+from lakelog.index.ports import LogIndex, StreamRange, StreamView
 from lakelog.pipeline.remote_index import RemoteIndex
 from lakelog.server.pipeline_index import BrokerIndex
 from lakelog.streams.objects import FileKind, FileName, digest

@@ -6,8 +6,8 @@ import pytest
 from tests.broker.whole import Stores, whole_broker
 from tests.server.index_stage import filled, made
 
-from lakelog.compaction.ports import StreamRange
 from lakelog.domain.events import Swap
+from lakelog.index.ports import StreamRange
 from lakelog.meta.memory import MemoryLog, MemoryMetadataStore
 from lakelog.meta.port import KeyValue, LogPage
 from lakelog.model.failures import OutcomeUnknown, Unavailable

@@ -4,7 +4,7 @@ import numpy as np
 from tests.broker.whole import Stores, run, whole_broker
 from tests.server.index_stage import filled, made, swapped
 
-from lakelog.compaction.ports import StreamRange
+from lakelog.index.ports import StreamRange
 from lakelog.server.read_index import ReadIndex
 from lakelog.streams.objects import FileName, WalName
 

@@ -21,8 +21,8 @@ from lakelog.catalog.port import TableName
 from lakelog.compaction.journal import TASKS, decode_record, is_open
 from lakelog.compaction.options import PipelineOptions
 from lakelog.compaction.plan import PlanOptions
-from lakelog.compaction.ports import TopicView
 from lakelog.compaction.rewrite_plan import RewriteOptions
+from lakelog.index.ports import IndexedTopic
 from lakelog.streams.objects import WalName
 from lakelog.testing.faulty import Faults
 from lakelog.testing.invariants import check_history
@@ -72,13 +72,13 @@ class Crew:
         worker.start()
         return worker
 
-    def topics(self) -> list[TopicView]:
+    def topics(self) -> list[IndexedTopic]:
         heads = self.story.world.auditor.heads()
         streams = (*STREAMS, SHORT_LIVED)
         if not set(STREAMS) <= heads.keys():
             return []
         return [
-            TopicView(
+            IndexedTopic(
                 name=NAME.table,
                 topic_id=TOPIC,
                 streams=streams if SHORT_LIVED in heads else streams[:-1],

@@ -17,12 +17,11 @@ from lakelog.catalog.port import (
 )
 from lakelog.compaction.inline import InlineEngine
 from lakelog.compaction.options import PipelineOptions
-from lakelog.compaction.ports import StreamIndex, StreamRange, TopicView
 from lakelog.compaction.report import RoundReport
 from lakelog.compaction.rounds import Pipeline
-from lakelog.compaction.views import StreamView
 from lakelog.domain.events import Swap
 from lakelog.domain.outcomes import Swapped
+from lakelog.index.ports import IndexedTopic, StreamIndex, StreamRange, StreamView
 from lakelog.model.failures import OutcomeUnknown, Unavailable
 from lakelog.server.pipeline_index import BrokerIndex
 from lakelog.testing.faulty import Faults, FaultyMetadataStore, FaultyObjectStore, Link
@@ -44,7 +43,9 @@ class OneBroker(BrokerIndex):
 class FaultyIndex:
     """The index over a network: some broker answers, or nobody does."""
 
-    def __init__(self, world: World, link: Link, topics: Callable[[], Sequence[TopicView]]) -> None:
+    def __init__(
+        self, world: World, link: Link, topics: Callable[[], Sequence[IndexedTopic]]
+    ) -> None:
         self._world = world
         self._link = link
         self._topics = topics
@@ -52,7 +53,7 @@ class FaultyIndex:
     async def cluster_id(self) -> str:
         return CLUSTER
 
-    async def topics(self) -> Sequence[TopicView]:
+    async def topics(self) -> Sequence[IndexedTopic]:
         return list(self._topics())
 
     async def backlog(self, streams: Sequence[int]) -> Mapping[int, StreamIndex]:
@@ -171,7 +172,7 @@ class Worker:
         tables: MemoryTables,
         table_faults: Faults,
         options: PipelineOptions,
-        topics: Callable[[], Sequence[TopicView]],
+        topics: Callable[[], Sequence[IndexedTopic]],
     ) -> None:
         self.name = name
         self.process = Process(name)

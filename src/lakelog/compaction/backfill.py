@@ -12,15 +12,8 @@ table, and rows are appended in order, so it is due only where no WAL entry come
 
 import numpy as np
 
-from lakelog.compaction.plan import (
-    PlannedTask,
-    PlanOptions,
-    Problem,
-    StreamColumns,
-    StreamName,
-    Target,
-    Trigger,
-)
+from lakelog.compaction.plan import PlannedTask, PlanOptions, Problem, StreamName, Target, Trigger
+from lakelog.index.ports import StreamColumns
 from lakelog.streams.objects import FileKind
 
 

@@ -43,7 +43,7 @@ from lakelog.compaction.journal import INPUTS_MAX, Cleaned
 from lakelog.compaction.kept import pack_offsets, unpack_offsets
 from lakelog.compaction.plan import StreamName
 from lakelog.compaction.tasks import TablePiece
-from lakelog.compaction.views import IndexEntry, StreamView
+from lakelog.index.ports import StreamEntry, StreamView
 from lakelog.streams.objects import FileKind, FileName
 
 STEPS_PER_RETENTION: Final = 16
@@ -68,7 +68,7 @@ class CleaningPlan:
     """A pass over the first entries of a stream."""
 
     name: StreamName
-    entries: tuple[IndexEntry, ...]
+    entries: tuple[StreamEntry, ...]
     """The data files and segments of the range, in order."""
     end: int
     """Rows below this offset are looked at."""
@@ -78,7 +78,7 @@ class CleaningPlan:
     """Below this offset an earlier pass has left none."""
 
     @property
-    def files(self) -> tuple[IndexEntry, ...]:
+    def files(self) -> tuple[StreamEntry, ...]:
         """The data files of the range."""
         return tuple(one for one in self.entries if one.kind is FileKind.PARQUET)
 
@@ -107,7 +107,7 @@ class Survivors:
 class Group:
     """Files next to each other that become one, with the rows of each that stay."""
 
-    entries: tuple[IndexEntry, ...]
+    entries: tuple[StreamEntry, ...]
     survivors: tuple[Survivors, ...]
 
     @property
@@ -177,7 +177,7 @@ def groups_of(
     Files without rows go along where they are next to one. The pass is over when there is nothing.
     """
     groups: list[Group] = []
-    run: list[IndexEntry] = []
+    run: list[StreamEntry] = []
     size_bytes = 0
 
     def close() -> None:
@@ -204,7 +204,7 @@ def groups_of(
     return tuple(groups)
 
 
-def key_of(entry: IndexEntry) -> str:
+def key_of(entry: StreamEntry) -> str:
     """The key of the data file that an entry names."""
     assert isinstance(entry.name, FileName), entry
     return entry.name.key
@@ -216,7 +216,7 @@ def _ready(
     rules: CleaningRules,
     quarantine: Sequence[tuple[int, int]],
     now_ms: int,
-) -> tuple[IndexEntry, ...]:
+) -> tuple[StreamEntry, ...]:
     """The entries from the first one on that may be looked at."""
     youngest_ms = now_ms - rules.min_compaction_lag_ms
     found = []
@@ -232,12 +232,12 @@ def _ready(
     return tuple(found)
 
 
-def _overlaps(entry: IndexEntry, ranges: Sequence[tuple[int, int]]) -> bool:
+def _overlaps(entry: StreamEntry, ranges: Sequence[tuple[int, int]]) -> bool:
     return any(entry.end > start and entry.start < end for start, end in ranges)
 
 
 def _is_dirty(
-    files: Sequence[IndexEntry], dirty: Sequence[IndexEntry], rules: CleaningRules, now_ms: int
+    files: Sequence[StreamEntry], dirty: Sequence[StreamEntry], rules: CleaningRules, now_ms: int
 ) -> bool:
     if not dirty:
         return False

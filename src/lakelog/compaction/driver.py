@@ -22,7 +22,6 @@ from lakelog.compaction.saga import (
     Forget,
     Lost,
     Mark,
-    Moved,
     MoveTable,
     ReplaceFiles,
     Step,
@@ -34,6 +33,7 @@ from lakelog.compaction.saga import (
 from lakelog.compaction.shop import Shop
 from lakelog.compaction.tables import advance_of, replacement_of
 from lakelog.compaction.tally import Tally
+from lakelog.compaction.views import Moved
 from lakelog.model.failures import Conflict, Failure, OutcomeUnknown
 
 T = TypeVar("T")

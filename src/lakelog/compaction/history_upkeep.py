@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from lakelog.catalog.history import SnapshotHistory
 from lakelog.catalog.snapshot_page import FOR_EVER, kept_from
 from lakelog.clock import Clock
-from lakelog.compaction.ports import LogIndex, TopicView
 from lakelog.compaction.waits import reading, writing
+from lakelog.index.ports import IndexedTopic, LogIndex
 from lakelog.model.failures import Failure
 
 
@@ -98,7 +98,7 @@ class HistoryUpkeep:
         del self._missing[topic_id]
         return True
 
-    async def _trim(self, topic: TopicView) -> int:
+    async def _trim(self, topic: IndexedTopic) -> int:
         kept_ms, topic_id = topic.snapshots_history_ms, topic.topic_id.hex()
         now_s = self._clock.monotonic_s()
         seen_s = self._trimmed.get(topic_id)

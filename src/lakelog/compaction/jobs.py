@@ -13,7 +13,7 @@ from lakelog.clock import Entropy
 from lakelog.compaction.journal import TaskRecord, renew
 from lakelog.compaction.looks import Holding, look_beside
 from lakelog.compaction.plan import Target
-from lakelog.compaction.ports import Engine, TopicView
+from lakelog.compaction.ports import Engine
 from lakelog.compaction.saga import WriteFile, next_step
 from lakelog.compaction.segment_tasks import RowsResult
 from lakelog.compaction.shop import Shop
@@ -21,6 +21,7 @@ from lakelog.compaction.tally import Tally
 from lakelog.compaction.tasks import MESSAGE_BYTES_MAX, Answer, CompactionFailure, Task
 from lakelog.compaction.waits import reading, together
 from lakelog.compaction.writing import ATTEMPT_BYTES, Job, Write, fact_of, task_of
+from lakelog.index.ports import IndexedTopic
 from lakelog.log.log import domain_of
 from lakelog.model.failures import Failure
 from lakelog.telemetry import event
@@ -63,7 +64,7 @@ class Desk:
             self._leased[one.holding.stream] = one.holding
         return writes
 
-    async def run(self, job: Job, topics: Mapping[str, TopicView]) -> None:
+    async def run(self, job: Job, topics: Mapping[str, IndexedTopic]) -> None:
         """Have the files of a job written; each task then knows what became of its own."""
         found = await together(self._task(write, topics) for write in job.writes)
         asked = [
@@ -75,7 +76,7 @@ class Desk:
             for write in job.writes:
                 self._leased.pop(write.holding.stream, None)
 
-    async def _task(self, write: Write, topics: Mapping[str, TopicView]) -> Task | None:
+    async def _task(self, write: Write, topics: Mapping[str, IndexedTopic]) -> Task | None:
         """What the engine is asked for; None while the ids of the table's columns are unknown."""
         record = write.step.record
         field_ids: tuple[tuple[str, int], ...] = ()
@@ -157,7 +158,7 @@ def _say_left_out(record: TaskRecord, answer: RowsResult) -> None:
     )
 
 
-def _message_bytes_max(topics: Mapping[str, TopicView], write: Write) -> int:
+def _message_bytes_max(topics: Mapping[str, IndexedTopic], write: Write) -> int:
     record = write.step.record
     topic = topics.get(record.topic)
     known = topic is not None and topic.topic_id == record.topic_id

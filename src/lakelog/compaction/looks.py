@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from lakelog.catalog.port import TableView as CatalogView
 from lakelog.compaction.journal import Held, TaskRecord, TaskState, held_by
 from lakelog.compaction.plan import Target
-from lakelog.compaction.ports import StreamRange
 from lakelog.compaction.records import Records, Stored
-from lakelog.compaction.saga import Fact, Seen
+from lakelog.compaction.saga import Seen
 from lakelog.compaction.shop import Shop
 from lakelog.compaction.tables import partition_view
+from lakelog.compaction.views import Fact
 from lakelog.compaction.waits import together
+from lakelog.index.ports import StreamRange
 
 
 class Holding:

@@ -29,12 +29,9 @@ from typing import Final
 import numpy as np
 
 from lakelog.compaction.views import DataFile
+from lakelog.index.ports import PIECES_MAX, StreamColumns
 from lakelog.model.ids import TopicId
-from lakelog.streams.columns import Int64s
 from lakelog.streams.objects import FileKind
-
-PIECES_MAX: Final = 1 << 16
-"""The most entries in a range: a Swap names each object with 8 bytes and is below 1 MiB."""
 
 
 class Target(Enum):
@@ -91,18 +88,6 @@ class StreamName:
     topic_id: TopicId
     topic: str
     partition: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StreamColumns:
-    """All entries of a stream in order, as columns: a plan reads millions of them."""
-
-    starts: Int64s
-    ends: Int64s
-    kinds: Int64s
-    byte_lengths: Int64s
-    object_times_ms: Int64s
-    """When each entry's WAL object was closed; of no meaning for other kinds."""
 
 
 @dataclass(frozen=True, slots=True)

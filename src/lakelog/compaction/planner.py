@@ -20,7 +20,6 @@ from lakelog.compaction.plan import (
     PlanOptions,
     Problem,
     SegmentsFirst,
-    StreamColumns,
     StreamName,
     TableAhead,
     Target,
@@ -28,13 +27,13 @@ from lakelog.compaction.plan import (
     plan_present,
     plan_stream,
 )
-from lakelog.compaction.ports import StreamIndex, TopicView
 from lakelog.compaction.present import file_ahead
 from lakelog.compaction.records import Records, Stored
 from lakelog.compaction.shelf import Shelf
 from lakelog.compaction.shop import Shop
 from lakelog.compaction.tally import Tally
 from lakelog.compaction.waits import together
+from lakelog.index.ports import IndexedTopic, StreamColumns, StreamIndex
 from lakelog.model.failures import Corrupt, Failure, NotFound
 from lakelog.objects.port import ObjectStore
 from lakelog.streams.objects import FileKind
@@ -55,7 +54,7 @@ class _Due:
     """A stream that may be planned."""
 
     name: StreamName
-    topic: TopicView
+    topic: IndexedTopic
     previous: Stored | None
 
     def options(self, base: PlanOptions) -> PlanOptions:
@@ -75,7 +74,7 @@ class Planner:
         self._lacking = lacking
 
     async def plan(
-        self, topics: Sequence[TopicView], records: Records, *, taken: Set[int] = frozenset()
+        self, topics: Sequence[IndexedTopic], records: Records, *, taken: Set[int] = frozenset()
     ) -> list[Beginning]:
         """What to begin, but for streams that are taken; `records` were read before this."""
         streams = [stream for topic in topics for stream in topic.streams]
@@ -100,7 +99,7 @@ class Planner:
         return [Beginning(task, previous[task.stream]) for task in picked]
 
     def _due(
-        self, topics: Sequence[TopicView], records: Records, hint: Mapping[int, StreamIndex]
+        self, topics: Sequence[IndexedTopic], records: Records, hint: Mapping[int, StreamIndex]
     ) -> list[_Due]:
         """The streams that are due if their table is where their log is."""
         now_ms = self._shop.clock.now_ms()
@@ -123,7 +122,7 @@ class Planner:
     def _is_due(self, due: _Due, hint: StreamIndex) -> bool:
         return isinstance(self._planned(due, hint.columns, None), PlannedTask)
 
-    def _behind(self, topic: TopicView, index: StreamIndex, now_ms: int) -> None:
+    def _behind(self, topic: IndexedTopic, index: StreamIndex, now_ms: int) -> None:
         first = _first_wal(index.columns)
         if first is None:
             return
@@ -145,11 +144,11 @@ class Planner:
         waited_ms = self._shop.clock.now_ms() - record.created_ms
         return 0 <= waited_ms < self._shop.options.wait_ms(record.failures)
 
-    async def _vectors(self, topics: Mapping[str, TopicView]) -> dict[str, Mapping[int, int]]:
+    async def _vectors(self, topics: Mapping[str, IndexedTopic]) -> dict[str, Mapping[int, int]]:
         """The vector of each topic's table; a topic whose table cannot be had is left out."""
         found: dict[str, Mapping[int, int]] = {}
 
-        async def load(topic: TopicView) -> None:
+        async def load(topic: IndexedTopic) -> None:
             try:
                 found[topic.name] = (await self._shelf.table_of(topic)).vector
             except Failure as error:

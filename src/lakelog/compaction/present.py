@@ -5,10 +5,10 @@ which offsets it stands for, the index how new its records are.
 """
 
 from lakelog.compaction.plan import StreamName, TableAhead
-from lakelog.compaction.ports import StreamRange
 from lakelog.compaction.shop import Shop
 from lakelog.compaction.views import DataFile
 from lakelog.compaction.waits import reading
+from lakelog.index.ports import StreamRange
 from lakelog.log.parquet_source import read_end
 from lakelog.objects.port import ObjectStore
 from lakelog.records.table_facts import TableFileOrigin

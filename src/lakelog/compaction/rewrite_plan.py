@@ -27,15 +27,8 @@ import numpy as np
 
 from lakelog.catalog.port import DataFileView
 from lakelog.compaction.journal import INPUTS_MAX
-from lakelog.compaction.plan import (
-    PlannedTask,
-    Problem,
-    StreamColumns,
-    StreamName,
-    Target,
-    Trigger,
-)
-from lakelog.compaction.views import IndexEntry
+from lakelog.compaction.plan import PlannedTask, Problem, StreamName, Target, Trigger
+from lakelog.index.ports import StreamColumns, StreamEntry
 from lakelog.streams.columns import Int64s
 from lakelog.streams.objects import FileKind, FileName
 
@@ -102,7 +95,7 @@ def plan_rewrite(
 
 def replacement(
     name: StreamName,
-    entries: Sequence[IndexEntry],
+    entries: Sequence[StreamEntry],
     files: Sequence[DataFileView],
     *,
     target: Target,

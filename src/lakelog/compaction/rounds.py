@@ -36,7 +36,7 @@ from lakelog.compaction.lacking import Lacking
 from lakelog.compaction.looks import Holding
 from lakelog.compaction.options import PipelineOptions
 from lakelog.compaction.planner import Planner
-from lakelog.compaction.ports import Effects, Engine, LogIndex, TopicView
+from lakelog.compaction.ports import Effects, Engine
 from lakelog.compaction.records import Records, Stored, TaskRecords
 from lakelog.compaction.report import RoundReport
 from lakelog.compaction.shelf import Shelf
@@ -45,6 +45,7 @@ from lakelog.compaction.tally import Tally
 from lakelog.compaction.upkeep import Replacing, Upkeep
 from lakelog.compaction.waits import together
 from lakelog.compaction.writing import Job, jobs_of
+from lakelog.index.ports import IndexedTopic, LogIndex
 from lakelog.meta.port import MetadataStore
 from lakelog.model.failures import Conflict, Failure, OutcomeUnknown
 from lakelog.objects.port import ObjectStore
@@ -244,7 +245,7 @@ class _Round:
         return Lease(self._holder, self._shop.clock.now_ms() + self._shop.options.lease_ms)
 
     async def _work(
-        self, held: Sequence[Holding], ended: Sequence[Holding], topics: Mapping[str, TopicView]
+        self, held: Sequence[Holding], ended: Sequence[Holding], topics: Mapping[str, IndexedTopic]
     ) -> None:
         """Take all tasks on; topics and jobs do not wait for each other."""
         created = [one for one in held if one.record.state is TaskState.CREATED]
@@ -259,7 +260,7 @@ class _Round:
             finally:
                 renewing.cancel()
 
-    async def _write(self, created: Sequence[Holding], topics: Mapping[str, TopicView]) -> None:
+    async def _write(self, created: Sequence[Holding], topics: Mapping[str, IndexedTopic]) -> None:
         if not created:
             return
         try:
@@ -274,7 +275,7 @@ class _Round:
             for some in _by_topic([one for one in created if one.stream not in waiting]):
                 group.create_task(self._finish(some))
 
-    async def _job(self, job: Job, topics: Mapping[str, TopicView]) -> None:
+    async def _job(self, job: Job, topics: Mapping[str, IndexedTopic]) -> None:
         await self._desk.run(job, topics)
         async with asyncio.TaskGroup() as group:
             for some in _by_topic([write.holding for write in job.writes]):
@@ -294,7 +295,7 @@ def _by_topic(holdings: Iterable[Holding]) -> list[list[Holding]]:
     return list(found.values())
 
 
-def _leftovers(records: Records, topics: Sequence[TopicView]) -> list[Holding]:
+def _leftovers(records: Records, topics: Sequence[IndexedTopic]) -> list[Holding]:
     """Ended records of streams of no topic: whether a stream is gone, the look at it says.
 
     An ended record is nobody's, so whoever finds it may forget it.

@@ -67,39 +67,18 @@ from lakelog.compaction.journal import (
 from lakelog.compaction.outputs import is_made_for
 from lakelog.compaction.plan import Target
 from lakelog.compaction.vector import Fit, judge_task
-from lakelog.compaction.views import DataFile, IndexEntry, StreamView, TableView
+from lakelog.compaction.views import (
+    DataFile,
+    Fact,
+    InputsGone,
+    Moved,
+    TableView,
+    Unreadable,
+    Written,
+)
 from lakelog.domain.events import Swap
+from lakelog.index.ports import StreamEntry, StreamView
 from lakelog.streams.objects import FileKind, FileName, digest
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """The worker put this file under the present lease, and the store said so."""
-
-    file: DataFile
-
-
-@dataclass(frozen=True, slots=True)
-class InputsGone:
-    """An input object is no longer there: its entry was trimmed, or it is lost."""
-
-    problem: str
-
-
-@dataclass(frozen=True, slots=True)
-class Unreadable:
-    """The inputs cannot be made rows; `quarantine` is what can only be kept as it is, if known."""
-
-    problem: str
-    quarantine: tuple[int, int] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Moved:
-    """The table was moved by this holder after it had read the record as ABORTED."""
-
-
-Fact: TypeAlias = Written | InputsGone | Unreadable | Moved
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +86,7 @@ class WriteFile:
     """Write these entries, but no row below the log start (W5), to a new key of this epoch."""
 
     record: TaskRecord
-    pieces: tuple[IndexEntry, ...]
+    pieces: tuple[StreamEntry, ...]
     log_start: int = 0
     effect: str = "put file"
 
@@ -281,7 +260,7 @@ def _begin(record: TaskRecord, stream: StreamView) -> Step:
     return WriteFile(record, pieces, stream.log_start)
 
 
-def _is_trimmed(record: TaskRecord, pieces: tuple[IndexEntry, ...]) -> bool:
+def _is_trimmed(record: TaskRecord, pieces: tuple[StreamEntry, ...]) -> bool:
     """Whether entries of the range are gone.
 
     The first file of a replacing task may begin before its entry, where trimming has been before;

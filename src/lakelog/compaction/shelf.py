@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Iterable, Sequence
 
 from lakelog.catalog.port import CLUSTER_ID_PROPERTY, TableName, Tables
 from lakelog.catalog.port import TableView as CatalogView
-from lakelog.compaction.ports import TopicView
 from lakelog.compaction.shop import Shop
 from lakelog.compaction.tables import definition_of, topic_of
 from lakelog.compaction.tally import Tally
+from lakelog.index.ports import IndexedTopic
 from lakelog.model.failures import Failure, Refused
 
 
@@ -37,7 +37,9 @@ class Shelf:
             tally.hinder(f"the catalog: {type(error).__name__}: {error}")
             return None
 
-    async def keep(self, names: set[TableName], topics: Sequence[TopicView], tally: Tally) -> None:
+    async def keep(
+        self, names: set[TableName], topics: Sequence[IndexedTopic], tally: Tally
+    ) -> None:
         """Make tables that are missing and forget those of no topic, seen before `topics` were."""
         wanted = {self._shop.table_name(one.name): one for one in topics}
         missing = [
@@ -50,7 +52,7 @@ class Shelf:
             for name in sorted(names - wanted.keys() - self._strange):
                 group.create_task(self._kept(self._forget(name, topics), name.table, tally))
 
-    async def table_of(self, topic: TopicView) -> CatalogView:
+    async def table_of(self, topic: IndexedTopic) -> CatalogView:
         """The topic's table, made now if there is none; `Refused` when the name is another's."""
         found = await self._shop.table(topic.name)
         if found is not None and topic_of(found) == topic.topic_id:
@@ -65,12 +67,12 @@ class Shelf:
         )
         return await self._shop.change_table(lambda tables: tables.create(definition))
 
-    async def _forget(self, name: TableName, topics: Iterable[TopicView]) -> None:
+    async def _forget(self, name: TableName, topics: Iterable[IndexedTopic]) -> None:
         found = await self._shop.ask_table(lambda tables: tables.load(name))
         if found is not None and not await self._forgotten(found, topics):
             self._strange.add(name)
 
-    async def _forgotten(self, table: CatalogView, topics: Iterable[TopicView]) -> bool:
+    async def _forgotten(self, table: CatalogView, topics: Iterable[IndexedTopic]) -> bool:
         """Forget the table if it was that of a topic of ours which is gone."""
         topic_id = topic_of(table)
         ours = table.properties.get(CLUSTER_ID_PROPERTY) == await self._cluster()

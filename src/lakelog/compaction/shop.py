@@ -12,13 +12,13 @@ from lakelog.catalog.port import TableName, Tables
 from lakelog.catalog.port import TableView as CatalogView
 from lakelog.clock import Clock
 from lakelog.compaction.options import PipelineOptions
-from lakelog.compaction.ports import Effects, LogIndex, StreamIndex, StreamRange, TopicView
+from lakelog.compaction.ports import Effects
 from lakelog.compaction.records import TaskRecords
 from lakelog.compaction.tables import table_name, topic_of
-from lakelog.compaction.views import StreamView
 from lakelog.compaction.waits import reading, writing
 from lakelog.domain.events import Swap
 from lakelog.domain.outcomes import Swapped
+from lakelog.index.ports import IndexedTopic, LogIndex, StreamIndex, StreamRange, StreamView
 from lakelog.model.failures import Refused, Unavailable
 from lakelog.model.ids import TopicId
 from lakelog.records.table_schema import FIELD_IDS
@@ -100,7 +100,7 @@ class Shop:
             raise Refused(f"{topic}: its table has no column {', '.join(lacking)} any more")
         return () if found == FIELD_IDS else tuple(found.items())
 
-    def keep(self, topics: Iterable[TopicView]) -> None:
+    def keep(self, topics: Iterable[IndexedTopic]) -> None:
         """Forget what is known of topics that are gone."""
         left = {one.topic_id for one in topics}
         self._field_ids = {one: ids for one, ids in self._field_ids.items() if one in left}
@@ -125,7 +125,7 @@ class Shop:
         """The id of the cluster."""
         return await reading(self._index.cluster_id(), limit_s=self.options.index_s)
 
-    async def topics(self) -> Sequence[TopicView]:
+    async def topics(self) -> Sequence[IndexedTopic]:
         """Every topic there is."""
         return await reading(self._index.topics(), limit_s=self.options.index_s)
 

@@ -46,10 +46,10 @@ from lakelog.compaction.garbage import (
     unrecorded,
 )
 from lakelog.compaction.journal import TASKS
-from lakelog.compaction.ports import LogIndex
 from lakelog.compaction.records import TaskRecords
 from lakelog.compaction.waits import reading, writing
 from lakelog.domain.milestone import sweep_after_ms, when
+from lakelog.index.ports import LogIndex
 from lakelog.meta import keys
 from lakelog.meta.port import MetadataStore
 from lakelog.model.failures import Conflict, Corrupt, Failure, NotFound, Unavailable

@@ -21,8 +21,8 @@ from typing import Final
 
 from lakelog.catalog.port import TOPIC_ID_PROPERTY, DataFileView, Replacement, TableName, Tables
 from lakelog.clock import Clock, agreed_now_ms
-from lakelog.compaction.ports import LogIndex, StreamRange, TopicView
 from lakelog.compaction.waits import reading, writing
+from lakelog.index.ports import IndexedTopic, LogIndex, StreamRange
 from lakelog.log.options import CLOCK_HINT
 from lakelog.log.parquet_source import read_end
 from lakelog.model.failures import Failure
@@ -85,7 +85,7 @@ class Bounds:
     kept_from_us: int
 
 
-def bounds_of(topic: TopicView, *, first_start: int, now_ms: int) -> Bounds:
+def bounds_of(topic: IndexedTopic, *, first_start: int, now_ms: int) -> Bounds:
     """The bounds of a topic's partition, now; it has a retention."""
     assert topic.table_retention_ms >= 0, topic
     return Bounds(first_start, (now_ms - topic.table_retention_ms) * 1000)
@@ -158,10 +158,10 @@ class TableRetention:
             event(_log, "rows_expired", files=len(self._removed), rows=rows)
         return RetentionReport(len(self._removed), rows, size_bytes, tuple(self._problems))
 
-    async def _topics(self) -> Sequence[TopicView]:
+    async def _topics(self) -> Sequence[IndexedTopic]:
         return await reading(self._index.topics(), limit_s=self._options.index_s)
 
-    async def _apply(self, topic: TopicView) -> None:
+    async def _apply(self, topic: IndexedTopic) -> None:
         name = TableName(self._options.namespace, topic.name)
         table = await reading(self._tables.load(name), limit_s=self._options.table_s)
         topic_id = topic.topic_id.hex()
@@ -187,7 +187,7 @@ class TableRetention:
                 self._removed += removed
 
     async def _expired(
-        self, name: TableName, topic: TopicView, partition: int, first_start: int
+        self, name: TableName, topic: IndexedTopic, partition: int, first_start: int
     ) -> tuple[DataFileView, ...]:
         """What goes from a partition, by the setting as it is now."""
         found = self._tables.files(name, partition=partition, start=0, end=first_start)

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from lakelog.clock import Clock
 from lakelog.compaction.journal import TaskRecord, TaskState, is_open
 from lakelog.compaction.plan import Target
-from lakelog.compaction.ports import TopicView
 from lakelog.compaction.report import Obstacle, RoundReport, TopicReport
+from lakelog.index.ports import IndexedTopic
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class Tally:
         """The topic's figures, to count on."""
         return self._topics.setdefault(name, TopicTally())
 
-    def begin(self, topic: TopicView) -> None:
+    def begin(self, topic: IndexedTopic) -> None:
         """A topic is there."""
         self.topic(topic.name).has_table = topic.has_table
 

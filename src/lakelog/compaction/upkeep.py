@@ -47,14 +47,13 @@ from lakelog.compaction.journal import (
 from lakelog.compaction.lacking import Lacking
 from lakelog.compaction.plan import PlannedTask, Problem, StreamName, Target
 from lakelog.compaction.planner import Beginning
-from lakelog.compaction.ports import StreamRange, TopicView
 from lakelog.compaction.records import Records, Stored
 from lakelog.compaction.rewrite_plan import plan_rewrite, replacement
 from lakelog.compaction.shop import Shop
 from lakelog.compaction.tally import Tally
 from lakelog.compaction.tasks import CompactionFailure, Trouble
-from lakelog.compaction.views import IndexEntry
 from lakelog.compaction.waits import reading, together
+from lakelog.index.ports import IndexedTopic, StreamEntry, StreamRange
 from lakelog.log.options import CLOCK_HINT
 from lakelog.model.failures import Conflict, Failure, NotFound, OutcomeUnknown
 from lakelog.objects.port import ObjectStore
@@ -90,7 +89,7 @@ class _Idle:
     """A stream that no task is open for."""
 
     name: StreamName
-    topic: TopicView
+    topic: IndexedTopic
     stored: Stored
 
 
@@ -138,7 +137,7 @@ class Upkeep:
         await self._tasks.close()
 
     async def plan(
-        self, topics: Sequence[TopicView], records: Records, tally: Tally
+        self, topics: Sequence[IndexedTopic], records: Records, tally: Tally
     ) -> list[Replacing]:
         """What to begin; `records` were read before this was called."""
         self._collect(tally)
@@ -166,7 +165,7 @@ class Upkeep:
         if current is not None and one.kept is not None:
             current.begun = held_by(record)
 
-    def _idle(self, topics: Sequence[TopicView], records: Records) -> dict[int, _Idle]:
+    def _idle(self, topics: Sequence[IndexedTopic], records: Records) -> dict[int, _Idle]:
         found = {}
         for topic in topics:
             for partition, stream in enumerate(topic.streams):
@@ -358,7 +357,7 @@ class Upkeep:
             tally.hinder(f"log compaction: {reason}", topic=name.topic, partition=name.partition)
 
 
-def rules_of(topic: TopicView) -> CleaningRules:
+def rules_of(topic: IndexedTopic) -> CleaningRules:
     """How the topic wants to be compacted."""
     return CleaningRules(
         dirty_ratio_min=topic.dirty_ratio_min,
@@ -368,7 +367,7 @@ def rules_of(topic: TopicView) -> CleaningRules:
     )
 
 
-def _are_files(entries: Sequence[IndexEntry], place: StreamRange) -> bool:
+def _are_files(entries: Sequence[StreamEntry], place: StreamRange) -> bool:
     """Whether these are data files that are just the range."""
     if not entries or any(one.kind is not FileKind.PARQUET for one in entries):
         return False

@@ -1,49 +1,16 @@
-"""What a pipeline worker looks at: a stream of the index, a topic's table, a file of it. Pure.
+"""What a pipeline worker looks at beside the index: a topic's table, a file of it, a reply. Pure.
 
 A view is a value taken at one moment. Which view is taken before which is part of the saga's
-correctness, not of its speed: see `lakelog.compaction.saga`.
+correctness, not of its speed: see `lakelog.compaction.saga`. A `Fact` is what a reply told a holder
+for certain.
 """
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from lakelog.model.ids import TopicId
 from lakelog.records.table_facts import TableFileFacts
-from lakelog.streams.objects import FileKind, FileName, ObjectName, WalName
-
-
-@dataclass(frozen=True, slots=True)
-class IndexEntry:
-    """One run of bytes that holds the offsets [start, end) of a stream."""
-
-    start: int
-    end: int
-    name: ObjectName
-    byte_start: int
-    byte_length: int
-    max_timestamp_ms: int
-
-    @property
-    def kind(self) -> FileKind:
-        """What the entry points into."""
-        return FileKind.WAL if isinstance(self.name, WalName) else self.name.kind
-
-
-@dataclass(frozen=True, slots=True)
-class StreamView:
-    """A stream in the index: its log start and its entries, all of them or those of one range.
-
-    `first_start` is where the first entry of the whole stream begins (the head when there is
-    none), so that a view of a range can tell what trimming took from what a swap took.
-    """
-
-    stream: int
-    log_start: int
-    first_start: int
-    entries: tuple[IndexEntry, ...]
-
-    def overlapping(self, *, start: int, end: int) -> tuple[IndexEntry, ...]:
-        """The entries that hold an offset of [start, end)."""
-        return tuple(one for one in self.entries if one.end > start and one.start < end)
+from lakelog.streams.objects import FileName
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +45,33 @@ class TableView:
     token: str
     offset: int | None
     files: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The worker put this file under the present lease, and the store said so."""
+
+    file: DataFile
+
+
+@dataclass(frozen=True, slots=True)
+class InputsGone:
+    """An input object is no longer there: its entry was trimmed, or it is lost."""
+
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """The inputs cannot be made rows; `quarantine` is what can only be kept as it is, if known."""
+
+    problem: str
+    quarantine: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The table was moved by this holder after it had read the record as ABORTED."""
+
+
+Fact: TypeAlias = Written | InputsGone | Unreadable | Moved

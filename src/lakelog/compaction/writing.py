@@ -12,7 +12,7 @@ from lakelog.compaction.looks import Holding
 from lakelog.compaction.outputs import output_key
 from lakelog.compaction.plan import Target
 from lakelog.compaction.quarantine import widened
-from lakelog.compaction.saga import Fact, InputsGone, Unreadable, WriteFile, Written
+from lakelog.compaction.saga import WriteFile
 from lakelog.compaction.segment_tasks import (
     RowsResult,
     RowsTask,
@@ -32,7 +32,8 @@ from lakelog.compaction.tasks import (
     Trouble,
     WalPiece,
 )
-from lakelog.compaction.views import DataFile, IndexEntry
+from lakelog.compaction.views import DataFile, Fact, InputsGone, Unreadable, Written
+from lakelog.index.ports import StreamEntry
 from lakelog.records.segment_file import SegmentFacts
 from lakelog.streams.objects import FileKind, FileName, WalName
 
@@ -178,7 +179,7 @@ def _compaction_task(write: Write, attempt: str, domain: int) -> CompactionTask:
     )
 
 
-def _wal_pieces(entries: Sequence[IndexEntry]) -> tuple[WalPiece, ...]:
+def _wal_pieces(entries: Sequence[StreamEntry]) -> tuple[WalPiece, ...]:
     pieces = []
     for one in entries:
         assert isinstance(one.name, WalName), one
@@ -189,7 +190,7 @@ def _wal_pieces(entries: Sequence[IndexEntry]) -> tuple[WalPiece, ...]:
     return tuple(pieces)
 
 
-def _table_pieces(entries: Sequence[IndexEntry], inputs: Sequence[str]) -> tuple[TablePiece, ...]:
+def _table_pieces(entries: Sequence[StreamEntry], inputs: Sequence[str]) -> tuple[TablePiece, ...]:
     pieces = []
     for one in entries:
         assert isinstance(one.name, FileName), one
@@ -198,7 +199,7 @@ def _table_pieces(entries: Sequence[IndexEntry], inputs: Sequence[str]) -> tuple
     return tuple(pieces)
 
 
-def _segment_pieces(entries: Sequence[IndexEntry]) -> tuple[SegmentPiece, ...]:
+def _segment_pieces(entries: Sequence[StreamEntry]) -> tuple[SegmentPiece, ...]:
     pieces = []
     for one in entries:
         assert isinstance(one.name, FileName), one

@@ -14,8 +14,6 @@ from typing import Final, TypeAlias
 from starlette.requests import Request
 from starlette.routing import BaseRoute
 
-from lakelog.compaction.ports import LogIndex, StreamIndex, StreamRange
-from lakelog.compaction.views import StreamView
 from lakelog.http import pipeline_messages as messages
 from lakelog.http.asking import Answer, Asking, question_in
 from lakelog.http.pipeline_messages import (
@@ -32,6 +30,7 @@ from lakelog.http.pipeline_messages import (
     View,
     ViewsAnswer,
 )
+from lakelog.index.ports import LogIndex, StreamIndex, StreamRange, StreamView
 from lakelog.model.failures import Refused
 
 STREAMS_AT_ONCE: Final = 1_000

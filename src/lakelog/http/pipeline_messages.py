@@ -13,10 +13,15 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta, Struct
 
-from lakelog.compaction.plan import StreamColumns
-from lakelog.compaction.ports import StreamIndex, StreamRange, TopicView
-from lakelog.compaction.views import IndexEntry, StreamView
 from lakelog.domain.events import Swap
+from lakelog.index.ports import (
+    IndexedTopic,
+    StreamColumns,
+    StreamEntry,
+    StreamIndex,
+    StreamRange,
+    StreamView,
+)
 from lakelog.model.failures import (
     Conflict,
     Corrupt,
@@ -129,7 +134,7 @@ class SwapAnswer(Struct, frozen=True):
 class TopicsAnswer(Struct, frozen=True):
     """Every topic there is."""
 
-    topics: list[TopicView]
+    topics: list[IndexedTopic]
 
 
 class FilesAnswer(Struct, frozen=True):
@@ -205,7 +210,7 @@ def index_of(columns: Columns) -> StreamIndex:
     return StreamIndex(columns.log_start, columns.head, found)
 
 
-def entry_of(entry: IndexEntry) -> Entry:
+def entry_of(entry: StreamEntry) -> Entry:
     """An index entry as it travels."""
     named = entry.name
     return Entry(
@@ -225,7 +230,7 @@ def view_in(view: View | None) -> StreamView | None:
     if view is None:
         return None
     entries = tuple(
-        IndexEntry(
+        StreamEntry(
             one.start,
             one.end,
             _name(one),

@@ -12,7 +12,6 @@ from typing import Protocol
 
 from starlette.routing import BaseRoute
 
-from lakelog.compaction.ports import StreamRange
 from lakelog.http import reading_messages as messages
 from lakelog.http.asking import Answer, Asking, question_in
 from lakelog.http.reading_messages import (
@@ -30,6 +29,7 @@ from lakelog.http.reading_messages import (
     TopicsAnswer,
     TopicsQuestion,
 )
+from lakelog.index.ports import StreamRange
 
 
 class ReadableIndex(Protocol):

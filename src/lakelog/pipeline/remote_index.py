@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from lakelog.clock import Clock, Entropy
-from lakelog.compaction.ports import StreamIndex, StreamRange, TopicView
-from lakelog.compaction.views import StreamView
 from lakelog.domain.events import Swap
 from lakelog.domain.outcomes import Swapped
 from lakelog.http import pipeline_messages as messages
@@ -29,6 +27,7 @@ from lakelog.http.pipeline_messages import (
     TopicsAnswer,
     ViewsAnswer,
 )
+from lakelog.index.ports import IndexedTopic, StreamIndex, StreamRange, StreamView
 from lakelog.meta.port import MetadataStore
 from lakelog.model.failures import Refused, Unavailable
 from lakelog.topics.cluster import http_addresses
@@ -66,7 +65,7 @@ class RemoteIndex:
         """The id of the cluster."""
         return (await self._client.ask("cluster", None, ClusterAnswer)).cluster_id
 
-    async def topics(self) -> Sequence[TopicView]:
+    async def topics(self) -> Sequence[IndexedTopic]:
         """Every topic there is, by name."""
         return (await self._client.ask("topics", None, TopicsAnswer)).topics
 

@@ -30,7 +30,6 @@ from lakelog.clock import (
 from lakelog.compaction.history_upkeep import HistoryUpkeep, HistoryUpkeepOptions
 from lakelog.compaction.options import PipelineOptions
 from lakelog.compaction.plan import PlanOptions
-from lakelog.compaction.ports import LogIndex
 from lakelog.compaction.report import RoundReport
 from lakelog.compaction.rewrite_plan import FILES_MIN, RewriteOptions
 from lakelog.compaction.rounds import Pipeline
@@ -39,6 +38,7 @@ from lakelog.compaction.table_retention import RetentionOptions, TableRetention
 from lakelog.config.options import Options
 from lakelog.config.stores import open_metadata, open_objects
 from lakelog.http.client import brokers_at
+from lakelog.index.ports import LogIndex
 from lakelog.meta import keys
 from lakelog.meta.port import MetadataStore
 from lakelog.model.failures import Corrupt, Failure, Refused, Unavailable

@@ -7,10 +7,9 @@ producer would never end, and one right after a quiet one would find nothing due
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from lakelog.compaction.ports import LogIndex, StreamIndex, StreamRange, TopicView
-from lakelog.compaction.views import StreamView
 from lakelog.domain.events import Swap
 from lakelog.domain.outcomes import Swapped
+from lakelog.index.ports import IndexedTopic, LogIndex, StreamIndex, StreamRange, StreamView
 from lakelog.streams.objects import FileKind
 
 
@@ -25,7 +24,7 @@ class UntilNow:
         """The id of the cluster."""
         return await self._index.cluster_id()
 
-    async def topics(self) -> Sequence[TopicView]:
+    async def topics(self) -> Sequence[IndexedTopic]:
         """Every topic there is, its backlog due however fresh it is."""
         return [replace(topic, freshness_ms=0) for topic in await self._index.topics()]
 

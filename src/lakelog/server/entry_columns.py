@@ -11,9 +11,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from lakelog.compaction.plan import StreamColumns
-from lakelog.compaction.ports import StreamIndex
 from lakelog.domain.state import DomainState
+from lakelog.index.ports import StreamColumns, StreamIndex
 from lakelog.model.ids import WalId
 from lakelog.streams.columns import Bools, Int64s
 from lakelog.streams.objects import FileKind, FileName, ObjectName, WalName

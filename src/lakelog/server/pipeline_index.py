@@ -17,13 +17,18 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import numpy as np
 
 from lakelog.clock import Clock
-from lakelog.compaction.plan import PIECES_MAX
-from lakelog.compaction.ports import StreamIndex, StreamRange, TopicView
-from lakelog.compaction.views import IndexEntry, StreamView
 from lakelog.domain.event_queue import EventTooLarge
 from lakelog.domain.events import Swap
 from lakelog.domain.outcomes import Swapped
 from lakelog.domain.state import DomainState
+from lakelog.index.ports import (
+    PIECES_MAX,
+    IndexedTopic,
+    StreamEntry,
+    StreamIndex,
+    StreamRange,
+    StreamView,
+)
 from lakelog.model.failures import Refused
 from lakelog.objects.confinement import is_key
 from lakelog.server.entry_columns import (
@@ -73,7 +78,7 @@ class BrokerIndex:
         """The id of the cluster."""
         return self._broker.cluster.cluster_id
 
-    async def topics(self) -> Sequence[TopicView]:
+    async def topics(self) -> Sequence[IndexedTopic]:
         """Every topic there is, by name."""
         found = []
         for number, topic in enumerate(await self._broker.topics.all()):
@@ -187,12 +192,12 @@ class _Taken:
             table.max_timestamps_ms.tolist(),
             strict=True,
         )
-        entries: list[IndexEntry] = []
+        entries: list[StreamEntry] = []
         for some in _chunks(list(columns), VALUES_PER_SLICE):
             for start, end, byte_start, byte_length, max_timestamp_ms in some:
                 name = table.name(len(entries))
                 entries.append(
-                    IndexEntry(start, end, name, byte_start, byte_length, max_timestamp_ms)
+                    StreamEntry(start, end, name, byte_start, byte_length, max_timestamp_ms)
                 )
             await asyncio.sleep(0)
         return StreamView(self._stream, self._log_start, self._first_start, tuple(entries))
@@ -231,9 +236,9 @@ def swap_fault(swap: Swap) -> str | None:
     return None
 
 
-def _topic_view(topic: Topic) -> TopicView:
+def _topic_view(topic: Topic) -> IndexedTopic:
     chosen = topic.settings
-    return TopicView(
+    return IndexedTopic(
         name=topic.name,
         topic_id=topic.id,
         streams=tuple(topic.streams()),

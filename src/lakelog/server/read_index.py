@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from lakelog.compaction.ports import StreamRange
 from lakelog.domain.state import DomainState
+from lakelog.index.ports import StreamRange
 from lakelog.model.failures import Unavailable
 from lakelog.server.entry_columns import WAL_ID_BYTES, Gathered, entry_table, gather
 from lakelog.server.pipeline_index import ANSWER_S, BrokerIndex

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequ
 
 from lakelog.catalog.port import Tables
 from lakelog.compaction.journal import TASKS, decode_record, is_open
-from lakelog.compaction.ports import LogIndex
 from lakelog.domain.replica import Replica
+from lakelog.index.ports import LogIndex
 from lakelog.meta.port import MetadataStore
 from lakelog.model.ranges import ByteRange
 from lakelog.objects.port import Buffer, ObjectInfo, ObjectStore
