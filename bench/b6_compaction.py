@@ -22,9 +22,9 @@ from bench import compaction_engines
 from bench.arena import Arena
 from bench.results import OURS, Metric, Sample
 from bench.wal_backlog import fill, open_objects
-from lakelog.compaction.tasks import CompactionResult, CompactionTask
-from lakelog.compaction.worker import compact
 from lakelog.objects.local import LocalObjectStore
+from lakelog.pipeline.files.tasks import CompactionResult, CompactionTask
+from lakelog.pipeline.files.worker import compact
 from lakelog.records import kernels
 from lakelog.records.codecs import Codec
 

@@ -25,11 +25,11 @@ from bench.pipeline import make_batches
 from bench.raw import PRODUCE, PRODUCE_VERSION, Client, check_produced, produce_body
 from bench.results import Metric
 from bench.wal_backlog import fill, open_objects, payload_bytes, task_of
-from lakelog.compaction.inline import InlineEngine
-from lakelog.compaction.ports import Engine
-from lakelog.compaction.tasks import CompactionResult, CompactionTask
-from lakelog.compaction.worker import compact
 from lakelog.model.failures import Refused
+from lakelog.pipeline.files.inline import InlineEngine
+from lakelog.pipeline.files.tasks import CompactionResult, CompactionTask
+from lakelog.pipeline.files.worker import compact
+from lakelog.pipeline.ports import Engine
 from lakelog.pipeline.spark.engine import SparkEngine
 from lakelog.pipeline.spark.settings import SparkOptions
 from lakelog.records import kernels

@@ -22,15 +22,15 @@ from bench.ours import start_ours
 from lakelog.catalog.port import Tables
 from lakelog.catalog.tables import builtin_tables
 from lakelog.clock import SystemClock, SystemEntropy
-from lakelog.compaction.options import PipelineOptions
-from lakelog.compaction.ports import Engine
-from lakelog.compaction.report import RoundReport
-from lakelog.compaction.rounds import Pipeline
 from lakelog.config.stores import open_metadata, open_objects
 from lakelog.meta import keys
 from lakelog.meta.port import MetadataStore
 from lakelog.objects.port import ObjectStore
+from lakelog.pipeline.options import PipelineOptions
+from lakelog.pipeline.ports import Engine
 from lakelog.pipeline.remote_index import RemoteIndex
+from lakelog.pipeline.report import RoundReport
+from lakelog.pipeline.rounds import Pipeline
 from lakelog.topics.cluster import ClusterRecord
 
 NAMESPACE = "lakelog"

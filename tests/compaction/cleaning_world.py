@@ -15,7 +15,14 @@ from tests.records.table_cases import Row, rows_of
 
 from lakelog.catalog.port import DataFileView
 from lakelog.clock import SystemClock
-from lakelog.compaction.cleaning import (
+from lakelog.index.ports import StreamEntry, StreamView
+from lakelog.model.ids import TopicId
+from lakelog.objects.memory import MemoryObjectStore
+from lakelog.objects.port import ObjectStore
+from lakelog.pipeline.files.rewrite_worker import rewrite
+from lakelog.pipeline.files.tasks import CompactionFailure, CompactionResult, TablePiece
+from lakelog.pipeline.maintenance.key_scan import ScanAnswer, Scanner, scan
+from lakelog.pipeline.maintenance.log_compaction import (
     CleaningPlan,
     CleaningRules,
     Group,
@@ -25,16 +32,9 @@ from lakelog.compaction.cleaning import (
     key_of,
     plan_pass,
 )
-from lakelog.compaction.cleaning_worker import ScanAnswer, Scanner, scan
-from lakelog.compaction.journal import Cleaned
-from lakelog.compaction.plan import PlannedTask, StreamName, Target
-from lakelog.compaction.rewrite_plan import replacement
-from lakelog.compaction.rewrite_worker import rewrite
-from lakelog.compaction.tasks import CompactionFailure, CompactionResult, TablePiece
-from lakelog.index.ports import StreamEntry, StreamView
-from lakelog.model.ids import TopicId
-from lakelog.objects.memory import MemoryObjectStore
-from lakelog.objects.port import ObjectStore
+from lakelog.pipeline.planning.plan import PlannedTask, StreamName, Target
+from lakelog.pipeline.planning.small_files import replacement
+from lakelog.pipeline.saga.task_record import Cleaned
 from lakelog.records.build import Record
 from lakelog.streams.objects import FileKind, FileName
 

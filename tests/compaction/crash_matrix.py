@@ -29,12 +29,12 @@ from tests.compaction.pipeline_world import EAGER, Place, sqlite_place
 
 from lakelog.catalog.port import CatalogLimits
 from lakelog.catalog.tables import builtin_tables
-from lakelog.compaction.inline import InlineEngine
-from lakelog.compaction.ports import Effects
-from lakelog.compaction.report import RoundReport
-from lakelog.compaction.rewrite_plan import RewriteOptions
-from lakelog.compaction.rounds import Pipeline
 from lakelog.model.failures import OutcomeUnknown
+from lakelog.pipeline.files.inline import InlineEngine
+from lakelog.pipeline.planning.small_files import RewriteOptions
+from lakelog.pipeline.ports import Effects
+from lakelog.pipeline.report import RoundReport
+from lakelog.pipeline.rounds import Pipeline
 
 T = TypeVar("T")
 ROUNDS_MAX = 12

@@ -10,11 +10,11 @@ from tests.log.tables import accepted
 from tests.log.world import batch
 from tests.records.table_cases import Row, rows_of
 
-from lakelog.compaction.ports import Effects, Engine
-from lakelog.compaction.tasks import Answer, Task
 from lakelog.log.values import Wanted
 from lakelog.model.failures import Failure, Unavailable
 from lakelog.model.ids import DomainId
+from lakelog.pipeline.files.tasks import Answer, Task
+from lakelog.pipeline.ports import Effects, Engine
 from lakelog.records.acceptance import AcceptedBatch
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.header import (

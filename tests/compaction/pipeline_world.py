@@ -16,13 +16,6 @@ from tests.records.table_cases import Row
 from lakelog.catalog.port import DataFileView, TableName, Tables
 from lakelog.catalog.tables import builtin_tables
 from lakelog.clock import Clock, SystemClock, SystemEntropy
-from lakelog.compaction.cleaning_worker import Scanner
-from lakelog.compaction.inline import InlineEngine
-from lakelog.compaction.journal import TASKS, TaskState, decode_record
-from lakelog.compaction.options import PipelineOptions
-from lakelog.compaction.plan import PlanOptions
-from lakelog.compaction.ports import Effects, Engine
-from lakelog.compaction.rounds import Pipeline
 from lakelog.index.ports import IndexedTopic, LogIndex
 from lakelog.meta.port import MetadataStore
 from lakelog.meta.sqlite import SqliteMetadataStore
@@ -30,6 +23,13 @@ from lakelog.model.ids import TopicId
 from lakelog.objects.local import LocalObjectStore
 from lakelog.objects.memory import MemoryObjectStore
 from lakelog.objects.port import ObjectStore
+from lakelog.pipeline.files.inline import InlineEngine
+from lakelog.pipeline.maintenance.key_scan import Scanner
+from lakelog.pipeline.options import PipelineOptions
+from lakelog.pipeline.planning.plan import PlanOptions
+from lakelog.pipeline.ports import Effects, Engine
+from lakelog.pipeline.rounds import Pipeline
+from lakelog.pipeline.saga.task_record import TASKS, TaskState, decode_record
 from lakelog.records.table_schema import table_schema
 from lakelog.server.pipeline_index import BrokerIndex
 

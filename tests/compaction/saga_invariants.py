@@ -12,8 +12,8 @@ from tests.compaction.saga_world import (
     replaceable,
 )
 
-from lakelog.compaction.journal import is_open
-from lakelog.compaction.plan import Target
+from lakelog.pipeline.planning.plan import Target
+from lakelog.pipeline.saga.task_record import is_open
 from lakelog.streams.objects import FileKind
 
 

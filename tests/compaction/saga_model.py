@@ -13,7 +13,7 @@ from tests.compaction.saga_invariants import flaw, is_good_end
 from tests.compaction.saga_moves import Impossible, Moves
 from tests.compaction.saga_world import Budget, Rules, Setup, World, begin
 
-from lakelog.compaction.plan import Target
+from lakelog.pipeline.planning.plan import Target
 
 
 class Violation(Exception):  # noqa: N818 - it is what happened, and no error of the caller

@@ -28,10 +28,9 @@ from tests.compaction.saga_world import (
     table_view,
 )
 
-from lakelog.compaction.journal import TaskRecord, claim, create, held_by, is_open
-from lakelog.compaction.outputs import output_key
-from lakelog.compaction.plan import PlannedTask, Problem, SegmentsFirst, TableAhead, Target
-from lakelog.compaction.saga import (
+from lakelog.pipeline.planning.plan import PlannedTask, Problem, SegmentsFirst, TableAhead, Target
+from lakelog.pipeline.saga.file_keys import output_key
+from lakelog.pipeline.saga.steps import (
     AppendSwap,
     CommitTable,
     Finished,
@@ -45,7 +44,8 @@ from lakelog.compaction.saga import (
     WriteFile,
     abandon,
 )
-from lakelog.compaction.views import InputsGone, Moved, Written
+from lakelog.pipeline.saga.task_record import TaskRecord, claim, create, held_by, is_open
+from lakelog.pipeline.saga.values import InputsGone, Moved, Written
 
 
 class Impossible(Exception):  # noqa: N818 - it is what happened, and no error of the caller

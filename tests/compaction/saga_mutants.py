@@ -17,9 +17,9 @@ from tests.compaction.saga_world import (
     plan_entries,
 )
 
-from lakelog.compaction.journal import Held, TaskRecord, TaskState
-from lakelog.compaction.plan import Target
-from lakelog.compaction.saga import (
+from lakelog.domain.events import Swap
+from lakelog.pipeline.planning.plan import Target
+from lakelog.pipeline.saga.steps import (
     AppendSwap,
     CommitTable,
     Lost,
@@ -32,8 +32,8 @@ from lakelog.compaction.saga import (
     WriteFile,
     next_step,
 )
-from lakelog.compaction.views import Fact, InputsGone, Written
-from lakelog.domain.events import Swap
+from lakelog.pipeline.saga.task_record import Held, TaskRecord, TaskState
+from lakelog.pipeline.saga.values import Fact, InputsGone, Written
 from lakelog.streams.objects import FileKind, FileName, digest
 
 Decide = Callable[[Seen, Held, Fact | None, Table], Step]

@@ -13,10 +13,11 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from lakelog.catalog.port import DataFileView
-from lakelog.compaction.backfill import plan_backfill
-from lakelog.compaction.journal import Held, Lease, TaskRecord
-from lakelog.compaction.outputs import may_be_named, parse_output_key
-from lakelog.compaction.plan import (
+from lakelog.domain.events import Swap
+from lakelog.index.ports import StreamColumns, StreamEntry, StreamView
+from lakelog.model.ids import TopicId
+from lakelog.pipeline.planning.backfill import plan_backfill
+from lakelog.pipeline.planning.plan import (
     NothingDue,
     PlannedTask,
     PlanOptions,
@@ -28,12 +29,11 @@ from lakelog.compaction.plan import (
     plan_present,
     plan_stream,
 )
-from lakelog.compaction.rewrite_plan import replacement
-from lakelog.compaction.saga import Seen, Step, next_step
-from lakelog.compaction.views import DataFile, Fact, TableView
-from lakelog.domain.events import Swap
-from lakelog.index.ports import StreamColumns, StreamEntry, StreamView
-from lakelog.model.ids import TopicId
+from lakelog.pipeline.planning.small_files import replacement
+from lakelog.pipeline.saga.file_keys import may_be_named, parse_output_key
+from lakelog.pipeline.saga.steps import Seen, Step, next_step
+from lakelog.pipeline.saga.task_record import Held, Lease, TaskRecord
+from lakelog.pipeline.saga.values import DataFile, Fact, TableView
 from lakelog.streams.objects import FileKind, FileName, ObjectName, WalName, digest
 from lakelog.wal.ids import make_wal_id
 

@@ -17,11 +17,17 @@ from tests.compaction.sweep_tables import (
 )
 
 from lakelog.catalog.port import TableName
-from lakelog.compaction.journal import Lease, TaskRecord, decode_record, encode_record, task_key
 from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.model.failures import Conflict, NotFound
 from lakelog.model.ids import TopicId
 from lakelog.objects.memory import MemoryObjectStore
+from lakelog.pipeline.saga.task_record import (
+    Lease,
+    TaskRecord,
+    decode_record,
+    encode_record,
+    task_key,
+)
 from lakelog.testing.guarded import GuardedObjects, open_tasks
 
 SPACE = "s"

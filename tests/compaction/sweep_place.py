@@ -12,7 +12,6 @@ from tests.log.world import DOMAIN, QUICK, Node, World
 from lakelog.catalog.port import CatalogLimits, TableName, Tables
 from lakelog.catalog.tables import builtin_tables, external_tables
 from lakelog.clock import SystemClock, SystemEntropy
-from lakelog.compaction.sweep import FileSweeper, SweepOptions, SweepReport
 from lakelog.domain.checkpoint import decode_manifest
 from lakelog.domain.replica import Identity, Replica
 from lakelog.domain.vault import Vault
@@ -25,6 +24,7 @@ from lakelog.meta.sqlite import SqliteMetadataStore
 from lakelog.objects.local import LocalObjectStore
 from lakelog.objects.memory import MemoryObjectStore
 from lakelog.objects.port import ObjectStore
+from lakelog.pipeline.maintenance.file_gc import FileSweeper, SweepOptions, SweepReport
 from lakelog.telemetry import Metrics
 from lakelog.testing.guarded import (
     GuardedObjects,

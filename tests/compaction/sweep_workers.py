@@ -7,19 +7,12 @@ from tests.compaction.sweep_ground import SPACE, Ground
 from tests.compaction.sweep_tables import File, Staged, Stream
 
 from lakelog.catalog.port import TableName
-from lakelog.compaction.journal import (
-    Held,
-    TaskRecord,
-    claim,
-    create,
-    decode_record,
-    held_by,
-    is_open,
-    task_key,
-)
-from lakelog.compaction.outputs import output_key
-from lakelog.compaction.plan import PlannedTask, Target, Trigger
-from lakelog.compaction.saga import (
+from lakelog.index.ports import StreamView
+from lakelog.model.failures import Conflict, NotFound
+from lakelog.model.ids import TopicId
+from lakelog.pipeline.planning.plan import PlannedTask, Target, Trigger
+from lakelog.pipeline.saga.file_keys import output_key
+from lakelog.pipeline.saga.steps import (
     AppendSwap,
     CommitTable,
     Forget,
@@ -32,11 +25,18 @@ from lakelog.compaction.saga import (
     abandon,
     next_step,
 )
-from lakelog.compaction.views import DataFile, Fact, Moved, Written
-from lakelog.compaction.views import TableView as SagaTable
-from lakelog.index.ports import StreamView
-from lakelog.model.failures import Conflict, NotFound
-from lakelog.model.ids import TopicId
+from lakelog.pipeline.saga.task_record import (
+    Held,
+    TaskRecord,
+    claim,
+    create,
+    decode_record,
+    held_by,
+    is_open,
+    task_key,
+)
+from lakelog.pipeline.saga.values import DataFile, Fact, Moved, Written
+from lakelog.pipeline.saga.values import TableView as SagaTable
 from lakelog.streams.objects import FileKind, FileName
 
 

@@ -11,12 +11,12 @@ from tests.compaction.sweep_tables import born, topic_view
 from tests.compaction.sweep_workers import Worker, Workshop
 
 from lakelog.catalog.port import TableName, TableView
-from lakelog.compaction.journal import TASKS, claim, decode_record, held_by, task_key
-from lakelog.compaction.sweep import FileSweeper, SweepOptions, SweepReport
 from lakelog.index.ports import IndexedTopic
 from lakelog.meta.port import KeyValue
 from lakelog.model.failures import Conflict, NotFound
 from lakelog.objects.port import ObjectInfo
+from lakelog.pipeline.maintenance.file_gc import FileSweeper, SweepOptions, SweepReport
+from lakelog.pipeline.saga.task_record import TASKS, claim, decode_record, held_by, task_key
 
 GRACE_S = 600.0
 BURSTS = (0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 2, 5, 15)

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tests.records.table_cases import ROOMY, Row, rows_of
 
-from lakelog.compaction.tasks import RewriteTask, TablePiece
 from lakelog.objects.port import ObjectStore
+from lakelog.pipeline.files.tasks import RewriteTask, TablePiece
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.header import parse_header, split_batches
 from lakelog.records.table_batches import batches_from_rows

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from lakelog.compaction.journal import Lease, TaskRecord, TaskState, create
-from lakelog.compaction.outputs import output_key
-from lakelog.compaction.plan import PlannedTask, Target, Trigger
-from lakelog.compaction.views import DataFile, TableView
 from lakelog.index.ports import StreamEntry, StreamView
 from lakelog.model.ids import TopicId
+from lakelog.pipeline.planning.plan import PlannedTask, Target, Trigger
+from lakelog.pipeline.saga.file_keys import output_key
+from lakelog.pipeline.saga.task_record import Lease, TaskRecord, TaskState, create
+from lakelog.pipeline.saga.values import DataFile, TableView
 from lakelog.records.table_facts import ColumnFacts, RowGroup, TableFileFacts, TableFileOrigin
 from lakelog.streams.objects import FileName, WalName
 from lakelog.wal.ids import make_wal_id

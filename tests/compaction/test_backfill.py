@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.compaction.backfill import ends_in_segment, plan_backfill
-from lakelog.compaction.plan import PlannedTask, PlanOptions, Problem, StreamName, Target
 from lakelog.index.ports import StreamColumns
 from lakelog.model.ids import TopicId
+from lakelog.pipeline.planning.backfill import ends_in_segment, plan_backfill
+from lakelog.pipeline.planning.plan import PlannedTask, PlanOptions, Problem, StreamName, Target
 from lakelog.streams.objects import FileKind
 
 NAME = StreamName(7, TopicId(bytes(16)), "t", 0)

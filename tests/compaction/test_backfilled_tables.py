@@ -9,11 +9,11 @@ from tests.compaction.pipeline_world import EAGER, NAMESPACE, Place, run
 from tests.records.table_cases import Row
 
 from lakelog.catalog.port import TableName
-from lakelog.compaction.journal import TASKS, decode_record, task_key
-from lakelog.compaction.plan import PlanOptions, Target
-from lakelog.compaction.report import RoundReport
-from lakelog.compaction.rounds import Pipeline
-from lakelog.compaction.sweep import FileSweeper, SweepOptions
+from lakelog.pipeline.maintenance.file_gc import FileSweeper, SweepOptions
+from lakelog.pipeline.planning.plan import PlanOptions, Target
+from lakelog.pipeline.report import RoundReport
+from lakelog.pipeline.rounds import Pipeline
+from lakelog.pipeline.saga.task_record import TASKS, decode_record, task_key
 
 SMALL_FILES = PlanOptions(freshness_ms=0, bytes_min=0, bytes_target=1, bytes_max=1)
 LATE = replace(EAGER, upkeep_ms=3_600_000)

@@ -4,7 +4,9 @@ from itertools import pairwise
 import numpy as np
 from tests.compaction.task_values import TOPIC, wal_entry
 
-from lakelog.compaction.cleaning import (
+from lakelog.index.ports import StreamEntry, StreamView
+from lakelog.pipeline.files.kept import pack_offsets, unpack_offsets
+from lakelog.pipeline.maintenance.log_compaction import (
     PASSES_MAX,
     CleaningPlan,
     CleaningRules,
@@ -14,10 +16,8 @@ from lakelog.compaction.cleaning import (
     plan_pass,
     tombstones_due,
 )
-from lakelog.compaction.journal import Cleaned
-from lakelog.compaction.kept import pack_offsets, unpack_offsets
-from lakelog.compaction.plan import StreamName
-from lakelog.index.ports import StreamEntry, StreamView
+from lakelog.pipeline.planning.plan import StreamName
+from lakelog.pipeline.saga.task_record import Cleaned
 from lakelog.streams.objects import FileKind, FileName
 
 NAME = StreamName(7, TOPIC, "t", 3)

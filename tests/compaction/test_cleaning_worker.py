@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from tests.compaction.cleaning_world import RETENTION_MS, CompactedStream
 from tests.profiles import examples
 
-from lakelog.compaction import cleaning_worker
-from lakelog.compaction.cleaning_worker import scan
-from lakelog.compaction.kept import unpack_offsets
-from lakelog.compaction.plan import Target
-from lakelog.compaction.rewrite_plan import RewriteOptions, plan_rewrite
-from lakelog.compaction.tasks import CompactionFailure, Trouble
 from lakelog.index.ports import StreamColumns
+from lakelog.pipeline.files.kept import unpack_offsets
+from lakelog.pipeline.files.tasks import CompactionFailure, Trouble
+from lakelog.pipeline.maintenance import key_scan
+from lakelog.pipeline.maintenance.key_scan import scan
+from lakelog.pipeline.planning.plan import Target
+from lakelog.pipeline.planning.small_files import RewriteOptions, plan_rewrite
 
 _KEYS = st.sampled_from([None, b"", b"a", b"b", b"a" * 20, b"a" * 19 + b"b"])
 _RECORDS = st.lists(st.tuples(_KEYS, st.sampled_from([None, b"", b"v", b"w" * 30])), max_size=6)
@@ -154,7 +154,7 @@ def test_keys_are_brought_together_as_they_come(monkeypatch: pytest.MonkeyPatch)
         plan = stream.plan()
         assert plan is not None
         whole = await scan(stream.objects, plan)
-        monkeypatch.setattr(cleaning_worker, "MERGE_ROWS", 3)
+        monkeypatch.setattr(key_scan, "MERGE_ROWS", 3)
         assert await scan(stream.objects, plan) == whole
 
     asyncio.run(scenario())
@@ -195,10 +195,10 @@ def test_values_are_looked_at_only_where_a_tombstone_may_go() -> None:
         assert plan is not None
         first, second = plan.pieces
         due = replace(plan, tombstones_end=1)
-        assert not cleaning_worker.needs_values(plan, first)
-        assert cleaning_worker.needs_values(due, first)
-        assert not cleaning_worker.needs_values(due, second)
-        assert not cleaning_worker.needs_values(replace(due, tombstones_gone=1), first)
+        assert not key_scan.needs_values(plan, first)
+        assert key_scan.needs_values(due, first)
+        assert not key_scan.needs_values(due, second)
+        assert not key_scan.needs_values(replace(due, tombstones_gone=1), first)
 
     asyncio.run(scenario())
 

@@ -11,7 +11,7 @@ from _pytest.mark import ParameterSet
 from tests.compaction.crash_matrix import Case, attempt, pairs, singles
 from tests.profiles import sampled
 
-from lakelog.compaction.saga import EFFECTS
+from lakelog.pipeline.saga.steps import EFFECTS
 
 PAIR_STEP = 499
 """A prime, so that the pairs taken are of all kinds."""

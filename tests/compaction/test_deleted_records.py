@@ -13,10 +13,10 @@ from tests.compaction.test_backfilled_tables import LATE, rested
 from tests.compaction.test_upkeep import send as send_keyed
 
 from lakelog.catalog.port import TableName
-from lakelog.compaction.inline import InlineEngine
-from lakelog.compaction.journal import TaskState
-from lakelog.compaction.rewrite_plan import RewriteOptions
 from lakelog.model.failures import Unavailable
+from lakelog.pipeline.files.inline import InlineEngine
+from lakelog.pipeline.planning.small_files import RewriteOptions
+from lakelog.pipeline.saga.task_record import TaskState
 
 CLEANING = replace(EAGER, upkeep_ms=0)
 MERGING = replace(EAGER, upkeep_ms=0, rewrite=RewriteOptions(files_min=2))

@@ -20,9 +20,9 @@ from lakelog.catalog.commit import iceberg_schema
 from lakelog.catalog.definition import table_properties
 from lakelog.catalog.port import TableName
 from lakelog.catalog.tables import external_tables
-from lakelog.compaction.inline import InlineEngine
-from lakelog.compaction.rewrite_plan import RewriteOptions
-from lakelog.compaction.tables import definition_of
+from lakelog.pipeline.files.inline import InlineEngine
+from lakelog.pipeline.planning.small_files import RewriteOptions
+from lakelog.pipeline.saga.tables import definition_of
 from lakelog.records.table_schema import FIELD_IDS
 
 TIDY = replace(EAGER, upkeep_ms=0, rewrite=RewriteOptions(files_min=3))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.compaction.task_values import CREATED, LEASE, SEGMENT, at
 
 from lakelog.catalog.port import TableName
-from lakelog.compaction.garbage import (
+from lakelog.pipeline.maintenance.gc_rules import (
     EXAMPLES_MAX,
     Garbage,
     Listing,
@@ -26,8 +26,8 @@ from lakelog.compaction.garbage import (
     unmarked,
     unrecorded,
 )
-from lakelog.compaction.journal import TaskState, claim
-from lakelog.compaction.outputs import output_key
+from lakelog.pipeline.saga.file_keys import output_key
+from lakelog.pipeline.saga.task_record import TaskState, claim
 from lakelog.streams.columns import Int64s
 
 TOPIC_ID = "0123456789abcdef" * 2

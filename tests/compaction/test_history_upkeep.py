@@ -8,13 +8,13 @@ from tests.compaction.sweep_tables import topic_view
 
 from lakelog.catalog.history import SnapshotHistory
 from lakelog.catalog.port import SnapshotView
-from lakelog.compaction.history_upkeep import HistoryUpkeep, HistoryUpkeepOptions
 from lakelog.domain.events import Swap
 from lakelog.domain.outcomes import Swapped
 from lakelog.index.ports import IndexedTopic, StreamIndex, StreamRange, StreamView
 from lakelog.meta import keys
 from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.model.ids import TopicId
+from lakelog.pipeline.maintenance.history_upkeep import HistoryUpkeep, HistoryUpkeepOptions
 
 GRACE_MS = 600_000
 HOUR_MS = 3_600_000

@@ -8,10 +8,10 @@ from tests.compaction.pipeline_faults import damage
 from tests.compaction.pipeline_world import Place, run
 from tests.log.tables import task_of
 
-from lakelog.compaction.inline import InlineEngine
-from lakelog.compaction.tasks import CompactionFailure, CompactionResult
 from lakelog.model.ranges import ByteRange
 from lakelog.objects.memory import MemoryObjectStore
+from lakelog.pipeline.files.inline import InlineEngine
+from lakelog.pipeline.files.tasks import CompactionFailure, CompactionResult
 
 
 class Counting(MemoryObjectStore):

@@ -4,7 +4,9 @@ import msgspec
 import pytest
 from tests.compaction.task_values import CREATED, FACTS, LEASE, PLANNED, at, file_of
 
-from lakelog.compaction.journal import (
+from lakelog.model.failures import Corrupt, Refused
+from lakelog.pipeline.planning.plan import Target
+from lakelog.pipeline.saga.task_record import (
     QUARANTINE_MAX,
     TASKS,
     Cleaned,
@@ -23,8 +25,6 @@ from lakelog.compaction.journal import (
     with_cleaned,
     with_quarantine,
 )
-from lakelog.compaction.plan import Target
-from lakelog.model.failures import Corrupt, Refused
 from lakelog.streams.objects import FileKind
 
 

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.compaction.kept import mark_kept, pack_offsets, unpack_offsets
 from lakelog.model.failures import Corrupt
+from lakelog.pipeline.files.kept import mark_kept, pack_offsets, unpack_offsets
 
 _OFFSETS = st.sets(st.integers(0, (1 << 63) - 1) | st.integers(0, 50)).map(sorted)
 

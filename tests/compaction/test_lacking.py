@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from tests.compaction.task_values import CREATED, SEGMENT, at
 
-from lakelog.compaction.journal import TaskRecord, TaskState
-from lakelog.compaction.lacking import Lacking
-from lakelog.compaction.records import Stored
+from lakelog.pipeline.planning.lacking import Lacking
+from lakelog.pipeline.saga.record_store import Stored
+from lakelog.pipeline.saga.task_record import TaskRecord, TaskState
 
 TABLE = Stored(at(TaskState.WAL_GC_READY), 1)
 LOG = Stored(at(TaskState.WAL_GC_READY, SEGMENT), 1)

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.compaction.task_values import CREATED, LEASE, SEGMENT, at
 
-from lakelog.compaction.journal import TaskRecord, TaskState, claim
-from lakelog.compaction.outputs import Origin, may_be_named, output_key, parse_output_key
+from lakelog.pipeline.saga.file_keys import Origin, may_be_named, output_key, parse_output_key
+from lakelog.pipeline.saga.task_record import TaskRecord, TaskState, claim
 from lakelog.streams.objects import FileKind
 
 

@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.compaction.plan import (
+from lakelog.index.ports import StreamColumns
+from lakelog.model.ids import TopicId
+from lakelog.pipeline.planning.plan import (
     NothingDue,
     PlannedTask,
     PlanOptions,
@@ -19,9 +21,7 @@ from lakelog.compaction.plan import (
     plan_present,
     plan_stream,
 )
-from lakelog.compaction.views import DataFile
-from lakelog.index.ports import StreamColumns
-from lakelog.model.ids import TopicId
+from lakelog.pipeline.saga.values import DataFile
 from lakelog.streams.objects import FileKind, FileName
 
 NAME = StreamName(stream=7, topic_id=TopicId(bytes(16)), topic="t", partition=3)

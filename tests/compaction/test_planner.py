@@ -5,8 +5,8 @@ from dataclasses import replace
 from tests.compaction.pipeline_faults import Seeing
 from tests.compaction.pipeline_world import EAGER, Place, run
 
-from lakelog.compaction.journal import TASKS, decode_record
-from lakelog.compaction.plan import PlanOptions
+from lakelog.pipeline.planning.plan import PlanOptions
+from lakelog.pipeline.saga.task_record import TASKS, decode_record
 
 
 class Ahead:

@@ -7,11 +7,11 @@ import pytest
 from tests.compaction.task_values import CREATED
 
 from lakelog.clock import SystemClock
-from lakelog.compaction.journal import TaskRecord, encode_record, task_key
-from lakelog.compaction.records import GETS_MIN, TaskRecords
 from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.meta.port import KeyValue
 from lakelog.model.failures import Conflict, OutcomeUnknown, Unavailable
+from lakelog.pipeline.saga.record_store import GETS_MIN, TaskRecords
+from lakelog.pipeline.saga.task_record import TaskRecord, encode_record, task_key
 
 
 def record_of(stream: int) -> TaskRecord:

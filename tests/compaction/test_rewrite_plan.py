@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from tests.compaction.task_values import TOPIC
 
 from lakelog.catalog.port import DataFileView
-from lakelog.compaction.plan import PlannedTask, Problem, StreamName, Target, Trigger
-from lakelog.compaction.rewrite_plan import (
+from lakelog.index.ports import StreamColumns, StreamEntry
+from lakelog.pipeline.planning.plan import PlannedTask, Problem, StreamName, Target, Trigger
+from lakelog.pipeline.planning.small_files import (
     RewriteOptions,
     Window,
     plan_rewrite,
     replacement,
 )
-from lakelog.index.ports import StreamColumns, StreamEntry
 from lakelog.streams.objects import FileKind, FileName
 
 OPTIONS = RewriteOptions(files_min=4, bytes_target=1024)

@@ -26,19 +26,19 @@ from tests.profiles import examples
 from tests.records.table_cases import hostile_batches, rows_of, stored_batches
 
 from lakelog.clock import SystemClock
-from lakelog.compaction import table_input
-from lakelog.compaction.kept import pack_offsets
-from lakelog.compaction.rewrite_worker import rewrite
-from lakelog.compaction.tasks import (
+from lakelog.model.failures import Failure, OutcomeUnknown, Unavailable
+from lakelog.objects.memory import MemoryObjectStore
+from lakelog.objects.port import Buffer
+from lakelog.pipeline.files import table_input
+from lakelog.pipeline.files.kept import pack_offsets
+from lakelog.pipeline.files.rewrite_worker import rewrite
+from lakelog.pipeline.files.tasks import (
     CompactionFailure,
     CompactionResult,
     RewriteTask,
     TablePiece,
     Trouble,
 )
-from lakelog.model.failures import Failure, OutcomeUnknown, Unavailable
-from lakelog.objects.memory import MemoryObjectStore
-from lakelog.objects.port import Buffer
 from lakelog.records.build import Record
 from lakelog.records.header import parse_header
 from lakelog.records.table_schema import FIELD_IDS

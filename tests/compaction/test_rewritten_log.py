@@ -9,18 +9,18 @@ from tests.log.world import TOPIC, Node, World, run
 from tests.records.table_cases import Row
 
 from lakelog.catalog.port import DataFileView
-from lakelog.compaction.journal import Lease, TaskRecord, TaskState, create, held_by
-from lakelog.compaction.kept import pack_offsets
-from lakelog.compaction.outputs import output_key
-from lakelog.compaction.plan import PlannedTask, StreamName, Target
-from lakelog.compaction.rewrite_plan import replacement
-from lakelog.compaction.rewrite_worker import rewrite
-from lakelog.compaction.saga import AppendSwap, Seen, WriteFile, next_step
-from lakelog.compaction.tasks import CompactionResult, RewriteTask, TablePiece
-from lakelog.compaction.views import DataFile
 from lakelog.domain.outcomes import Swapped
 from lakelog.index.ports import StreamEntry, StreamView
 from lakelog.log.values import Found
+from lakelog.pipeline.files.kept import pack_offsets
+from lakelog.pipeline.files.rewrite_worker import rewrite
+from lakelog.pipeline.files.tasks import CompactionResult, RewriteTask, TablePiece
+from lakelog.pipeline.planning.plan import PlannedTask, StreamName, Target
+from lakelog.pipeline.planning.small_files import replacement
+from lakelog.pipeline.saga.file_keys import output_key
+from lakelog.pipeline.saga.steps import AppendSwap, Seen, WriteFile, next_step
+from lakelog.pipeline.saga.task_record import Lease, TaskRecord, TaskState, create, held_by
+from lakelog.pipeline.saga.values import DataFile
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.streams.objects import FileKind, FileName
 

@@ -18,11 +18,11 @@ from tests.compaction.pipeline_world import (
 from lakelog.catalog.port import Advance, DataFileFacts, TableName
 from lakelog.catalog.tables import builtin_tables
 from lakelog.clock import SeededEntropy
-from lakelog.compaction.inline import InlineEngine
-from lakelog.compaction.journal import TaskState, decode_record, task_key
 from lakelog.domain.events import Swap
 from lakelog.domain.outcomes import Swapped
 from lakelog.model.failures import OutcomeUnknown
+from lakelog.pipeline.files.inline import InlineEngine
+from lakelog.pipeline.saga.task_record import TaskState, decode_record, task_key
 
 
 def test_a_damaged_object_stops_its_stream_alone_and_is_named() -> None:

@@ -16,10 +16,10 @@ from tests.compaction.pipeline_world import (
 )
 
 from lakelog.catalog.port import TableName
-from lakelog.compaction.inline import InlineEngine
-from lakelog.compaction.journal import task_key
-from lakelog.compaction.rounds import Pipeline
 from lakelog.index.ports import IndexedTopic
+from lakelog.pipeline.files.inline import InlineEngine
+from lakelog.pipeline.rounds import Pipeline
+from lakelog.pipeline.saga.task_record import task_key
 
 
 def test_what_is_in_the_log_is_in_the_table_and_reads_as_before() -> None:

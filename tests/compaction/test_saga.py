@@ -14,8 +14,10 @@ from tests.compaction.task_values import (
     wal_entry,
 )
 
-from lakelog.compaction.journal import Held, TaskRecord, TaskState, claim, held_by
-from lakelog.compaction.saga import (
+from lakelog.domain.events import Swap
+from lakelog.index.ports import StreamView
+from lakelog.model.ids import TopicId
+from lakelog.pipeline.saga.steps import (
     EFFECTS,
     AppendSwap,
     CommitTable,
@@ -31,10 +33,8 @@ from lakelog.compaction.saga import (
     abandon,
     next_step,
 )
-from lakelog.compaction.views import Fact, InputsGone, Moved, TableView, Unreadable, Written
-from lakelog.domain.events import Swap
-from lakelog.index.ports import StreamView
-from lakelog.model.ids import TopicId
+from lakelog.pipeline.saga.task_record import Held, TaskRecord, TaskState, claim, held_by
+from lakelog.pipeline.saga.values import Fact, InputsGone, Moved, TableView, Unreadable, Written
 from lakelog.streams.objects import FileKind, FileName, digest
 
 LIVE = stream_of(*PIECES)

@@ -14,9 +14,10 @@ from tests.compaction.task_values import (
     wal_entry,
 )
 
-from lakelog.compaction.journal import TaskRecord, TaskState, claim, create, held_by
-from lakelog.compaction.plan import Target
-from lakelog.compaction.saga import (
+from lakelog.domain.events import Swap
+from lakelog.index.ports import StreamEntry, StreamView
+from lakelog.pipeline.planning.plan import Target
+from lakelog.pipeline.saga.steps import (
     AppendSwap,
     Mark,
     MoveTable,
@@ -28,7 +29,8 @@ from lakelog.compaction.saga import (
     abandon,
     next_step,
 )
-from lakelog.compaction.views import (
+from lakelog.pipeline.saga.task_record import TaskRecord, TaskState, claim, create, held_by
+from lakelog.pipeline.saga.values import (
     DataFile,
     Fact,
     InputsGone,
@@ -37,8 +39,6 @@ from lakelog.compaction.views import (
     Unreadable,
     Written,
 )
-from lakelog.domain.events import Swap
-from lakelog.index.ports import StreamEntry, StreamView
 from lakelog.streams.objects import FileKind, FileName, digest
 
 REWRITE = create(

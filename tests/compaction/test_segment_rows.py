@@ -15,16 +15,16 @@ from tests.log.tables import tabled, task_of, wal_pieces
 from tests.log.world import TOPIC, Node, World, batch, run
 from tests.records.table_cases import rows_of
 
-from lakelog.compaction import segment_rows
-from lakelog.compaction.backfill import plan_backfill
-from lakelog.compaction.plan import PlannedTask, PlanOptions, StreamName, Target, plan_stream
-from lakelog.compaction.segment_rows import compact_rows
-from lakelog.compaction.segment_tasks import RowsResult, RowsTask, SegmentPiece
-from lakelog.compaction.tasks import CompactionFailure, CompactionResult, Trouble
-from lakelog.compaction.worker import compact
 from lakelog.index.ports import StreamColumns
 from lakelog.model.failures import Unavailable
 from lakelog.objects.memory import MemoryObjectStore
+from lakelog.pipeline.files import segment_rows
+from lakelog.pipeline.files.segment_rows import compact_rows
+from lakelog.pipeline.files.segment_tasks import RowsResult, RowsTask, SegmentPiece
+from lakelog.pipeline.files.tasks import CompactionFailure, CompactionResult, Trouble
+from lakelog.pipeline.files.worker import compact
+from lakelog.pipeline.planning.backfill import plan_backfill
+from lakelog.pipeline.planning.plan import PlannedTask, PlanOptions, StreamName, Target, plan_stream
 from lakelog.records.header import parse_header
 from lakelog.streams.objects import FileKind, FileName, WalName
 

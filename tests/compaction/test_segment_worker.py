@@ -12,14 +12,14 @@ from tests.compaction.test_worker import Failing, filled
 from tests.log.segments import fill_hostile, read_bytes, segment_task
 from tests.log.world import TOPIC, World, run
 
-from lakelog.compaction import wal_input
-from lakelog.compaction.segment_tasks import SegmentResult, SegmentTask
-from lakelog.compaction.segment_worker import compact_segment
-from lakelog.compaction.tasks import CompactionFailure, Trouble
-from lakelog.compaction.wal_input import piece_key
 from lakelog.model.failures import OutcomeUnknown, Unavailable
 from lakelog.model.ranges import ByteRange
 from lakelog.objects.memory import MemoryObjectStore
+from lakelog.pipeline.files import wal_input
+from lakelog.pipeline.files.segment_tasks import SegmentResult, SegmentTask
+from lakelog.pipeline.files.tasks import CompactionFailure, Trouble
+from lakelog.pipeline.files.to_segment import compact_segment
+from lakelog.pipeline.files.wal_input import piece_key
 from lakelog.records.segment_file import decode
 
 

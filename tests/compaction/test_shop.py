@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from tests.compaction.pipeline_world import EAGER
 
-from lakelog.compaction.options import PipelineOptions
-from lakelog.compaction.shop import Pauses
+from lakelog.pipeline.options import PipelineOptions
+from lakelog.pipeline.shop import Pauses
 
 
 class HandClock:

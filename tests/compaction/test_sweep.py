@@ -11,12 +11,12 @@ from tests.compaction.sweep_place import GRACE_MS, SweepPlace, run
 
 from lakelog.catalog.port import CatalogLimits, TableName
 from lakelog.catalog.tables import builtin_tables
-from lakelog.compaction.journal import task_key
 from lakelog.domain.milestone import Timeline
 from lakelog.meta import keys
 from lakelog.meta.port import Session
 from lakelog.model.failures import Conflict, OutcomeUnknown, Unavailable
 from lakelog.objects.port import ObjectInfo
+from lakelog.pipeline.saga.task_record import task_key
 
 ORDERS = TableName(NAMESPACE, "orders")
 UUID = "0189f7a0-0000-4000-8000-00000000000a"

@@ -8,9 +8,9 @@ from typing import TypeVar
 import pytest
 from tests.compaction.sweep_place import DAYS_MS, GRACE_MS, SweepPlace, run
 
-from lakelog.compaction.journal import TASKS, decode_record, is_open
-from lakelog.compaction.ports import Effects
-from lakelog.compaction.saga import EFFECTS
+from lakelog.pipeline.ports import Effects
+from lakelog.pipeline.saga.steps import EFFECTS
+from lakelog.pipeline.saga.task_record import TASKS, decode_record, is_open
 
 T = TypeVar("T")
 

@@ -10,9 +10,9 @@ from itertools import combinations_with_replacement
 
 from tests.compaction.sweep_world import SweepWorld
 
-from lakelog.compaction.journal import task_key
-from lakelog.compaction.plan import Target
-from lakelog.compaction.saga import AppendSwap, CommitTable, Mark, ReplaceFiles, Step, WriteFile
+from lakelog.pipeline.planning.plan import Target
+from lakelog.pipeline.saga.steps import AppendSwap, CommitTable, Mark, ReplaceFiles, Step, WriteFile
+from lakelog.pipeline.saga.task_record import task_key
 from lakelog.streams.objects import FileName
 
 LOOKS = 8

@@ -9,7 +9,8 @@ from tests.compaction.pipeline_world import EAGER, Place, run
 from tests.log.world import batch
 
 from lakelog.catalog.port import DataFileView, TableName
-from lakelog.compaction.table_retention import (
+from lakelog.index.ports import IndexedTopic
+from lakelog.pipeline.maintenance.table_retention import (
     Age,
     Bounds,
     RetentionOptions,
@@ -18,7 +19,6 @@ from lakelog.compaction.table_retention import (
     is_expired,
     plan_removal,
 )
-from lakelog.index.ports import IndexedTopic
 
 BOUNDS = Bounds(first_start=20, kept_from_us=1000)
 

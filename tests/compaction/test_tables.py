@@ -8,9 +8,9 @@ from tests.compaction.task_values import CREATED, FACTS, TOPIC, file_of
 from lakelog.catalog.offset_vector import Fit, judge
 from lakelog.catalog.port import TableName
 from lakelog.catalog.port import TableView as CatalogView
-from lakelog.compaction.plan import Target
-from lakelog.compaction.saga import CommitTable, ReplaceFiles
-from lakelog.compaction.tables import (
+from lakelog.pipeline.planning.plan import Target
+from lakelog.pipeline.saga.steps import CommitTable, ReplaceFiles
+from lakelog.pipeline.saga.tables import (
     advance_of,
     definition_of,
     files_of,
@@ -18,7 +18,7 @@ from lakelog.compaction.tables import (
     replacement_of,
     topic_of,
 )
-from lakelog.compaction.views import TableView
+from lakelog.pipeline.saga.values import TableView
 from lakelog.records.table_facts import ColumnFacts
 from lakelog.records.table_schema import FIELD_IDS
 

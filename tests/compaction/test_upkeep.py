@@ -9,11 +9,11 @@ from tests.compaction.pipeline_world import EAGER, NAMESPACE, Place, assert_exac
 from tests.log.tables import accepted
 
 from lakelog.catalog.port import Replacement, TableName
-from lakelog.compaction.inline import InlineEngine
-from lakelog.compaction.journal import TASKS, Cleaned, decode_record, task_key
-from lakelog.compaction.options import PipelineOptions
-from lakelog.compaction.rewrite_plan import RewriteOptions
-from lakelog.compaction.rounds import Pipeline
+from lakelog.pipeline.files.inline import InlineEngine
+from lakelog.pipeline.options import PipelineOptions
+from lakelog.pipeline.planning.small_files import RewriteOptions
+from lakelog.pipeline.rounds import Pipeline
+from lakelog.pipeline.saga.task_record import TASKS, Cleaned, decode_record, task_key
 from lakelog.records.build import BatchOptions, Record, build_batch
 
 TIDY = replace(EAGER, upkeep_ms=0, rewrite=RewriteOptions(files_min=3))

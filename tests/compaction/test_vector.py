@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.compaction.vector import Fit, flaws, judge, judge_files
-from lakelog.compaction.views import DataFile
+from lakelog.pipeline.saga.values import DataFile
+from lakelog.pipeline.saga.vector import Fit, flaws, judge, judge_files
 from lakelog.streams.objects import FileKind, FileName
 
 

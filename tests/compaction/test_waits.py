@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from lakelog.compaction.waits import reading, together, writing
 from lakelog.model.failures import Conflict, OutcomeUnknown, Unavailable
+from lakelog.pipeline.waits import reading, together, writing
 
 
 async def forever() -> int:

@@ -14,14 +14,19 @@ import pytest
 from tests.log.tables import accepted, read_all, task_of
 from tests.log.world import TOPIC, Node, World, batch, run
 
-from lakelog.compaction import wal_input, worker
-from lakelog.compaction.tasks import CompactionFailure, CompactionResult, CompactionTask, Trouble
-from lakelog.compaction.worker import compact
 from lakelog.model.failures import Failure, OutcomeUnknown, Unavailable
 from lakelog.model.ids import DomainId, WalId
 from lakelog.model.ranges import ByteRange
 from lakelog.objects.memory import MemoryObjectStore
 from lakelog.objects.port import Buffer
+from lakelog.pipeline.files import wal_input, worker
+from lakelog.pipeline.files.tasks import (
+    CompactionFailure,
+    CompactionResult,
+    CompactionTask,
+    Trouble,
+)
+from lakelog.pipeline.files.worker import compact
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.header import CRC_OFFSET, batch_crc
 from lakelog.records.table_schema import FIELD_IDS

@@ -7,14 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.compaction.task_values import CREATED, FACTS, PIECES, SEGMENT, wal_entry
 
-from lakelog.compaction.journal import TaskRecord
-from lakelog.compaction.looks import Holding
-from lakelog.compaction.outputs import is_made_for, parse_output_key
-from lakelog.compaction.plan import Target
-from lakelog.compaction.records import Stored
-from lakelog.compaction.saga import WriteFile
-from lakelog.compaction.segment_tasks import RowsResult, RowsTask, SegmentResult, SegmentTask
-from lakelog.compaction.tasks import (
+from lakelog.index.ports import StreamEntry
+from lakelog.pipeline.files.segment_tasks import RowsResult, RowsTask, SegmentResult, SegmentTask
+from lakelog.pipeline.files.tasks import (
     CompactionFailure,
     CompactionResult,
     CompactionTask,
@@ -22,9 +17,14 @@ from lakelog.compaction.tasks import (
     Task,
     Trouble,
 )
-from lakelog.compaction.views import InputsGone, Unreadable, Written
-from lakelog.compaction.writing import Write, fact_of, jobs_of, task_of
-from lakelog.index.ports import StreamEntry
+from lakelog.pipeline.files.writing import Write, fact_of, jobs_of, task_of
+from lakelog.pipeline.planning.plan import Target
+from lakelog.pipeline.saga.file_keys import is_made_for, parse_output_key
+from lakelog.pipeline.saga.observe import Holding
+from lakelog.pipeline.saga.record_store import Stored
+from lakelog.pipeline.saga.steps import WriteFile
+from lakelog.pipeline.saga.task_record import TaskRecord
+from lakelog.pipeline.saga.values import InputsGone, Unreadable, Written
 from lakelog.records.segment_file import SegmentFacts
 from lakelog.streams.objects import FileKind, FileName
 

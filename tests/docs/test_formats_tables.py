@@ -8,8 +8,8 @@ from tests.docs.pages import DOCS, marked_tables, rows
 from tests.docs.test_formats import Table, subject
 
 from lakelog.catalog import port
-from lakelog.compaction.journal import TaskState
-from lakelog.compaction.plan import Target
+from lakelog.pipeline.planning.plan import Target
+from lakelog.pipeline.saga.task_record import TaskState
 from lakelog.records import table_file
 from lakelog.records.table_schema import FIELD_IDS
 

@@ -13,15 +13,15 @@ from confluent_kafka import Producer
 from lakelog.catalog.tables import builtin_tables
 from lakelog.cli.compose import Running, embedded_broker
 from lakelog.clock import SystemClock, SystemEntropy
-from lakelog.compaction.inline import InlineEngine
-from lakelog.compaction.options import PipelineOptions
-from lakelog.compaction.plan import PlanOptions
-from lakelog.compaction.rounds import Pipeline
 from lakelog.config.load import load
 from lakelog.config.options import Options
 from lakelog.config.stores import open_metadata, open_objects
 from lakelog.index.ports import IndexedTopic
+from lakelog.pipeline.files.inline import InlineEngine
+from lakelog.pipeline.options import PipelineOptions
+from lakelog.pipeline.planning.plan import PlanOptions
 from lakelog.pipeline.remote_index import RemoteIndex
+from lakelog.pipeline.rounds import Pipeline
 from lakelog.reading.http_index import HttpIndex
 from lakelog.reading.ranges import PinnedRange
 from lakelog.server.client import Client

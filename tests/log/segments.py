@@ -7,13 +7,13 @@ from tests.log.tables import accepted, wal_pieces
 from tests.log.world import QUICK, TOPIC, Node, World, batch
 from tests.records.table_cases import hostile_batches
 
-from lakelog.compaction.segment_tasks import SegmentResult, SegmentTask
-from lakelog.compaction.segment_worker import compact_segment
-from lakelog.compaction.tasks import WalPiece
 from lakelog.domain.events import Swap
 from lakelog.domain.outcomes import Swapped
 from lakelog.log.options import LogOptions
 from lakelog.log.values import ReadStatus, Wanted
+from lakelog.pipeline.files.segment_tasks import SegmentResult, SegmentTask
+from lakelog.pipeline.files.tasks import WalPiece
+from lakelog.pipeline.files.to_segment import compact_segment
 from lakelog.records.acceptance import AcceptedBatch
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.codecs import Codec

@@ -5,12 +5,12 @@ from dataclasses import replace
 from tests.log.world import TOPIC, Node, World
 from tests.records.table_cases import ROOMY, Row, rows_of
 
-from lakelog.compaction.tasks import CompactionResult, CompactionTask, WalPiece
-from lakelog.compaction.worker import compact
 from lakelog.domain.events import Swap
 from lakelog.domain.outcomes import Swapped
 from lakelog.log.plan import Piece
 from lakelog.log.values import Fetched, ReadStatus, Wanted
+from lakelog.pipeline.files.tasks import CompactionResult, CompactionTask, WalPiece
+from lakelog.pipeline.files.worker import compact
 from lakelog.records.acceptance import AcceptedBatch
 from lakelog.records.columns import decode_columns
 from lakelog.records.header import parse_header, split_batches

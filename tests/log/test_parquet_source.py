@@ -8,13 +8,13 @@ from tests.log.tables import accepted, fetched_rows, read_all, swap, tabled, tas
 from tests.log.world import QUICK, TOPIC, Node, World, batch, run
 from tests.records.table_cases import TIMESTAMPS_MS, hostile_batches
 
-from lakelog.compaction.tasks import CompactionResult
-from lakelog.compaction.worker import compact
 from lakelog.log.options import LogOptions
 from lakelog.log.values import Found, ReadStatus, Wanted
 from lakelog.model.failures import NotFound
 from lakelog.model.ranges import ByteRange
 from lakelog.objects.memory import MemoryObjectStore
+from lakelog.pipeline.files.tasks import CompactionResult
+from lakelog.pipeline.files.worker import compact
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.codecs import Codec
 from lakelog.records.header import parse_header, split_batches

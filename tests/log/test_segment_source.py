@@ -23,11 +23,11 @@ from tests.log.world import Node, World, batch, run
 from tests.profiles import examples
 from tests.records.table_cases import TIMESTAMPS_MS
 
-from lakelog.compaction.segment_tasks import SegmentResult
-from lakelog.compaction.segment_worker import compact_segment
 from lakelog.log import segment_source
 from lakelog.log.values import Found, ReadStatus, Wanted
 from lakelog.model.failures import Corrupt
+from lakelog.pipeline.files.segment_tasks import SegmentResult
+from lakelog.pipeline.files.to_segment import compact_segment
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.streams.objects import FileKind, FileName, WalName
 

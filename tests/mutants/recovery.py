@@ -73,7 +73,7 @@ LOST_METADATA: tuple[Plant, ...] = (
     ),
     plant(
         "files are swept right after an accepted loss",
-        "compaction/sweep.py",
+        "pipeline/maintenance/file_gc.py",
         "        if self._clock.now_ms() < after_ms:\n",
         "        if after_ms < 0:\n",
         tests=("tests/compaction/test_sweep.py",),

@@ -7,28 +7,28 @@ DELETED = ("tests/compaction/test_deleted_records.py",)
 ROWS: tuple[Plant, ...] = (
     plant(
         "a file has the rows that were deleted",
-        "compaction/worker.py",
+        "pipeline/files/worker.py",
         "self._first = max(task.start, task.log_start)",
         "self._first = task.start",
         tests=DELETED,
     ),
     plant(
         "rows of a segment begin with its batches",
-        "compaction/segment_rows.py",
+        "pipeline/files/segment_rows.py",
         "self._first = max(task.start, task.log_start)",
         "self._first = task.start",
         tests=DELETED,
     ),
     plant(
         "a step does not say where the log begins",
-        "compaction/saga.py",
+        "pipeline/saga/steps.py",
         "return WriteFile(record, pieces, stream.log_start)",
         "return WriteFile(record, pieces)",
         tests=DELETED,
     ),
     plant(
         "a segment's rows are cut where its entry begins",
-        "compaction/writing.py",
+        "pipeline/files/writing.py",
         "        pieces=_segment_pieces(write.step.pieces),\n"
         "        key=output_key(record, attempt=attempt),\n"
         "        log_start=write.step.log_start,\n",
@@ -38,7 +38,7 @@ ROWS: tuple[Plant, ...] = (
     ),
     plant(
         "what was deleted has to be readable",
-        "compaction/segment_rows.py",
+        "pipeline/files/segment_rows.py",
         "if header.base_offset + header.last_offset_delta < self._first:",
         "if False:",
         tests=DELETED,
@@ -50,21 +50,21 @@ OPTIONS = ("tests/pipeline/test_compaction_options.py",)
 SIZES: tuple[Plant, ...] = (
     plant(
         "small files may be any number",
-        "compaction/rewrite_plan.py",
+        "pipeline/planning/small_files.py",
         "count = min(high - low - options.files_kept + 1, options.files_max)",
         "count = 0",
         tests=OPTIONS,
     ),
     plant(
         "the target size is a constant",
-        "pipeline/run.py",
+        "pipeline/process.py",
         "target = section.target_file_size_bytes",
         "target = 256 << 20",
         tests=OPTIONS,
     ),
     plant(
         "old WAL objects wait as long as their topic says",
-        "pipeline/run.py",
+        "pipeline/process.py",
         "object_age_ms_max=section.wal_max_age_ms",
         "object_age_ms_max=600_000",
         tests=OPTIONS,
@@ -98,7 +98,7 @@ STORES: tuple[Plant, ...] = (
 CLOCKS: tuple[Plant, ...] = (
     plant(
         "log compaction believes any clock",
-        "compaction/upkeep.py",
+        "pipeline/maintenance/scheduler.py",
         "now_ms = await reading(agreed, limit_s=options.clock_s)",
         "now_ms = await reading(agreed, limit_s=options.clock_s) or self._shop.clock.now_ms()",
         tests=("tests/compaction/test_upkeep.py",),

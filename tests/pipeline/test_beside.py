@@ -13,7 +13,7 @@ from tests.pipeline.processes import until
 
 from lakelog.clock import SystemClock
 from lakelog.model.failures import Refused
-from lakelog.pipeline.beside import BesideOptions, repeat, run_beside
+from lakelog.pipeline.child_process import BesideOptions, repeat, run_beside
 
 QUICK = BesideOptions(pause_s=0.01, pause_s_max=0.02, stop_s=30.0)
 

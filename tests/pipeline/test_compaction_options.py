@@ -11,9 +11,9 @@ from tests.compaction.pipeline_world import EAGER, Place, assert_exact, run
 from tests.lake.running import running_broker
 from tests.log.world import batch
 
-from lakelog.compaction.options import PipelineOptions
 from lakelog.config.load import BadConfiguration, load
-from lakelog.pipeline.run import compaction_options
+from lakelog.pipeline.options import PipelineOptions
+from lakelog.pipeline.process import compaction_options
 
 FRESH = "lakelog.table.freshness.ms"
 

@@ -5,21 +5,21 @@ from typing import TypeVar
 from tests.compaction.pipeline_world import Place, run
 from tests.log.tables import task_of
 
-from lakelog.compaction.segment_tasks import (
+from lakelog.pipeline.files.dispatch import input_bytes, run_task, topic_of
+from lakelog.pipeline.files.segment_tasks import (
     RowsResult,
     RowsTask,
     SegmentPiece,
     SegmentResult,
     SegmentTask,
 )
-from lakelog.compaction.tasks import (
+from lakelog.pipeline.files.tasks import (
     CompactionResult,
     CompactionTask,
     RewriteTask,
     TablePiece,
     Task,
 )
-from lakelog.pipeline.dispatch import input_bytes, run_task, topic_of
 
 ResultT = TypeVar("ResultT")
 

@@ -11,7 +11,7 @@ from lakelog.config.options import Options
 from lakelog.config.stores import open_metadata
 from lakelog.meta import keys
 from lakelog.model.failures import Corrupt, Refused
-from lakelog.pipeline.run import _cluster, _workers_url, check_stores, spark_options
+from lakelog.pipeline.process import _cluster, _workers_url, check_stores, spark_options
 
 
 def options_of(**flags: str) -> Options:

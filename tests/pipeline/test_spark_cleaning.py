@@ -7,9 +7,9 @@ from tests.compaction.cleaning_world import RETENTION_MS, CompactedStream
 from tests.pipeline.conftest import Stage
 
 from lakelog.clock import SystemClock, SystemEntropy
-from lakelog.compaction.cleaning_worker import scan
-from lakelog.compaction.tasks import CompactionFailure, Trouble
 from lakelog.config.stores import open_objects
+from lakelog.pipeline.files.tasks import CompactionFailure, Trouble
+from lakelog.pipeline.maintenance.key_scan import scan
 from lakelog.pipeline.spark.executor_job import StoreAddress
 from lakelog.pipeline.spark.key_scan import SparkScanner
 

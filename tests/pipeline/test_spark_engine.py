@@ -11,18 +11,18 @@ from tests.pipeline.conftest import Stage
 from tests.pipeline.processes import busy, until, workers
 
 from lakelog.clock import SystemClock, SystemEntropy
-from lakelog.compaction.bins import pack
-from lakelog.compaction.inline import InlineEngine
-from lakelog.compaction.tasks import (
+from lakelog.config.stores import open_objects
+from lakelog.model.failures import Unavailable
+from lakelog.pipeline.files.bins import pack
+from lakelog.pipeline.files.dispatch import input_bytes
+from lakelog.pipeline.files.inline import InlineEngine
+from lakelog.pipeline.files.tasks import (
     Answer,
     CompactionFailure,
     CompactionResult,
     CompactionTask,
     Trouble,
 )
-from lakelog.config.stores import open_objects
-from lakelog.model.failures import Unavailable
-from lakelog.pipeline.dispatch import input_bytes
 from lakelog.pipeline.spark.engine import SparkEngine
 from lakelog.pipeline.spark.executor_job import StoreAddress
 from lakelog.pipeline.spark.settings import SparkOptions
@@ -178,7 +178,7 @@ def test_a_job_that_fails_as_a_whole_is_unavailable_and_says_why(stage: Stage) -
 
 
 def test_the_engine_is_the_port_that_rounds_use(stage: Stage) -> None:
-    from lakelog.compaction.ports import Engine  # noqa: PLC0415 - named in this claim alone
+    from lakelog.pipeline.ports import Engine  # noqa: PLC0415 - named in this claim alone
 
     engine: Engine = stage.engine
     assert isinstance(engine, SparkEngine)

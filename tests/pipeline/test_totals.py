@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from lakelog.compaction.report import Obstacle, RoundReport, TopicReport
+from lakelog.pipeline.report import Obstacle, RoundReport, TopicReport
 from lakelog.pipeline.totals import Totals
 
 TOPIC = TopicReport(

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.pipeline.wal_tasks import Bucket
 
-from lakelog.compaction.tasks import Answer, Task
 from lakelog.model.failures import Unavailable
+from lakelog.pipeline.files.tasks import Answer, Task
 from lakelog.pipeline.watched import WatchedEngine
 
 

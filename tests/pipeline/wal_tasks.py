@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lakelog.compaction.tasks import CompactionTask, WalPiece
 from lakelog.model.ids import DomainId, WalId
+from lakelog.pipeline.files.tasks import CompactionTask, WalPiece
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.wal.ids import make_wal_id, object_key
 from lakelog.wal.runs import PREFIX

@@ -18,11 +18,11 @@ from tests.sim.scenario import FAULTS_S, SHORT_LIVED, STREAMS, TOPIC, Result, St
 from tests.sim.world import World
 
 from lakelog.catalog.port import TableName
-from lakelog.compaction.journal import TASKS, decode_record, is_open
-from lakelog.compaction.options import PipelineOptions
-from lakelog.compaction.plan import PlanOptions
-from lakelog.compaction.rewrite_plan import RewriteOptions
 from lakelog.index.ports import IndexedTopic
+from lakelog.pipeline.options import PipelineOptions
+from lakelog.pipeline.planning.plan import PlanOptions
+from lakelog.pipeline.planning.small_files import RewriteOptions
+from lakelog.pipeline.saga.task_record import TASKS, decode_record, is_open
 from lakelog.streams.objects import WalName
 from lakelog.testing.faulty import Faults
 from lakelog.testing.invariants import check_history

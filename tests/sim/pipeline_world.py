@@ -15,14 +15,14 @@ from lakelog.catalog.port import (
     TableName,
     TableView,
 )
-from lakelog.compaction.inline import InlineEngine
-from lakelog.compaction.options import PipelineOptions
-from lakelog.compaction.report import RoundReport
-from lakelog.compaction.rounds import Pipeline
 from lakelog.domain.events import Swap
 from lakelog.domain.outcomes import Swapped
 from lakelog.index.ports import IndexedTopic, StreamIndex, StreamRange, StreamView
 from lakelog.model.failures import OutcomeUnknown, Unavailable
+from lakelog.pipeline.files.inline import InlineEngine
+from lakelog.pipeline.options import PipelineOptions
+from lakelog.pipeline.report import RoundReport
+from lakelog.pipeline.rounds import Pipeline
 from lakelog.server.pipeline_index import BrokerIndex
 from lakelog.testing.faulty import Faults, FaultyMetadataStore, FaultyObjectStore, Link
 from lakelog.testing.memory_tables import MemoryTables

@@ -33,16 +33,16 @@ from tests.spark.kinds import configure, reader
 import lakelog
 from lakelog.catalog.tables import builtin_tables
 from lakelog.clock import SystemClock, SystemEntropy
-from lakelog.compaction.inline import InlineEngine
-from lakelog.compaction.options import PipelineOptions
-from lakelog.compaction.plan import PlanOptions
-from lakelog.compaction.rewrite_plan import RewriteOptions
-from lakelog.compaction.rounds import Pipeline
-from lakelog.compaction.sweep import FileSweeper, SweepOptions
 from lakelog.config.stores import open_metadata, open_objects
 from lakelog.lake.read.read_request import PartitionName, arrow_schema, default_columns
 from lakelog.model.failures import Failure
+from lakelog.pipeline.files.inline import InlineEngine
+from lakelog.pipeline.maintenance.file_gc import FileSweeper, SweepOptions
+from lakelog.pipeline.options import PipelineOptions
+from lakelog.pipeline.planning.plan import PlanOptions
+from lakelog.pipeline.planning.small_files import RewriteOptions
 from lakelog.pipeline.remote_index import RemoteIndex
+from lakelog.pipeline.rounds import Pipeline
 from lakelog.pipeline.spark.diagnosis import spark_failures, text_of
 from lakelog.pipeline.spark.session import SessionStart
 from lakelog.pipeline.spark.settings import SparkOptions

@@ -8,15 +8,19 @@ from lakelog.catalog.history import SnapshotHistory
 from lakelog.catalog.port import CatalogLimits, Tables
 from lakelog.catalog.tables import builtin_tables, external_tables
 from lakelog.clock import Clock, SystemClock, SystemEntropy
-from lakelog.compaction.history_upkeep import HistoryReport, HistoryUpkeep, HistoryUpkeepOptions
-from lakelog.compaction.inline import InlineEngine
-from lakelog.compaction.rounds import Pipeline
 from lakelog.config.stores import open_metadata, open_objects
 from lakelog.http.client import brokers_at
 from lakelog.meta import keys
 from lakelog.meta.port import MetadataStore
 from lakelog.objects.port import ObjectStore
+from lakelog.pipeline.files.inline import InlineEngine
+from lakelog.pipeline.maintenance.history_upkeep import (
+    HistoryReport,
+    HistoryUpkeep,
+    HistoryUpkeepOptions,
+)
 from lakelog.pipeline.remote_index import RemoteIndex
+from lakelog.pipeline.rounds import Pipeline
 from lakelog.topics.pipeline_access import pipeline_token
 
 FRESH = {"lakelog_table_freshness_ms": "0"}

@@ -85,7 +85,7 @@ def pipeline(**given: Any) -> None:
 
 def check_pipeline(options: Options) -> None:
     """Raises `Refused` when a pipeline cannot run here; nothing is opened."""
-    from lakelog.pipeline.run import check_stores, spark_options  # noqa: PLC0415 - usage first
+    from lakelog.pipeline.process import check_stores, spark_options  # noqa: PLC0415 - usage first
     from lakelog.pipeline.spark.session import check_requirements  # noqa: PLC0415 - as above
 
     environment = os.environ  # noqa: TID251 - Spark is found by the environment
@@ -142,7 +142,7 @@ class _Ends(asyncio.Protocol):
 
 async def _run(options: Options, given: Mapping[str, Any]) -> int:
     from lakelog.cli import pipeline_progress as progress  # noqa: PLC0415 - wrong usage fails first
-    from lakelog.pipeline import run  # noqa: PLC0415 - as above
+    from lakelog.pipeline import process  # noqa: PLC0415 - as above
 
     once = given["once"]
     display: progress.Display = (
@@ -150,12 +150,12 @@ async def _run(options: Options, given: Mapping[str, Any]) -> int:
     )
     section = options.pipeline
     async with contextlib.AsyncExitStack() as stack:
-        opening = run.open_pipeline(options, display, until_now=once)
+        opening = process.open_pipeline(options, display, until_now=once)
         with display.starting(section.remote or section.master):
             running = await stack.enter_async_context(opening)
         if not once:
-            await run.run_rounds(running, interval_s=section.interval_s, heard=display.heard)
-        totals = await run.catch_up(running, heard=display.heard)
+            await process.run_rounds(running, interval_s=section.interval_s, heard=display.heard)
+        totals = await process.catch_up(running, heard=display.heard)
     show_rows(
         progress.COLUMNS,
         progress.summary(totals.topics, as_json=given["as_json"]),

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import click
 
-from lakelog.compaction.report import Obstacle, RoundReport, TopicReport
-from lakelog.compaction.tasks import Task
-from lakelog.pipeline.dispatch import input_bytes, topic_of
+from lakelog.pipeline.files.dispatch import input_bytes, topic_of
+from lakelog.pipeline.files.tasks import Task
+from lakelog.pipeline.report import Obstacle, RoundReport, TopicReport
 from lakelog.pipeline.watched import Watcher
 from lakelog.telemetry import event
 

@@ -144,7 +144,7 @@ def _run(given: Mapping[str, Any], *, friendly: bool) -> None:
 async def _pipeline_beside(options: Options, given: Mapping[str, Any], http: Address) -> None:
     """Keep a pipeline running for the broker with that HTTP port."""
     from lakelog.cli.pipeline import check_pipeline, command_beside  # noqa: PLC0415 - the broker first
-    from lakelog.pipeline.beside import run_beside  # noqa: PLC0415 - as above
+    from lakelog.pipeline.child_process import run_beside  # noqa: PLC0415 - as above
 
     shown = Address("127.0.0.1", http.port) if http.is_every_interface() else http
     command = command_beside(given, f"http://{shown}")

@@ -1,7 +1,7 @@
 """The index of the log as brokers serve it and others read it: its values, and the port. Pure.
 
 A view is a value taken at one moment. Which view is taken before which is part of the saga's
-correctness, not of its speed: see `lakelog.compaction.saga`.
+correctness, not of its speed: see `lakelog.pipeline.saga.steps`.
 
 Whoever asks holds no state of a domain: `apply` runs in brokers alone, and a broker answers for the
 index, proved current after the question came (rule 16).

@@ -6,7 +6,7 @@ round worked on its topic and met none.
 
 from dataclasses import dataclass, replace
 
-from lakelog.compaction.report import Obstacle, RoundReport, TopicReport
+from lakelog.pipeline.report import Obstacle, RoundReport, TopicReport
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from lakelog.compaction.ports import Engine
-from lakelog.compaction.tasks import Answer, Task
+from lakelog.pipeline.files.tasks import Answer, Task
+from lakelog.pipeline.ports import Engine
 
 
 class Watcher(Protocol):

@@ -8,12 +8,12 @@ and after it, so that a name which is given meanwhile is found too.
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 
 from lakelog.catalog.port import Tables
-from lakelog.compaction.journal import TASKS, decode_record, is_open
 from lakelog.domain.replica import Replica
 from lakelog.index.ports import LogIndex
 from lakelog.meta.port import MetadataStore
 from lakelog.model.ranges import ByteRange
 from lakelog.objects.port import Buffer, ObjectInfo, ObjectStore
+from lakelog.pipeline.saga.task_record import TASKS, decode_record, is_open
 from lakelog.testing.invariants import named_objects
 
 Witness = Callable[[], Awaitable[Collection[str]]]

@@ -13,10 +13,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from lakelog.compaction.bins import BinOptions, pack
-from lakelog.compaction.tasks import Answer, Task
 from lakelog.model.failures import Refused, Unavailable
-from lakelog.pipeline.dispatch import input_bytes
+from lakelog.pipeline.files.bins import BinOptions, pack
+from lakelog.pipeline.files.dispatch import input_bytes
+from lakelog.pipeline.files.tasks import Answer, Task
 from lakelog.pipeline.spark import diagnosis
 from lakelog.pipeline.spark.diagnosis import is_lost, one_line, spark_failures, text_of
 from lakelog.pipeline.spark.executor_job import ROW, BinJob, StoreAddress, decode_answer, encode_bin

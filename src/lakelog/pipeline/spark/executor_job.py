@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from lakelog import __version__
 from lakelog.clock import SystemClock, SystemEntropy
-from lakelog.compaction.tasks import Answer, CompactionFailure, Task, Trouble
 from lakelog.config.stores import open_objects
 from lakelog.model.failures import Failure
 from lakelog.objects.port import ObjectStore
-from lakelog.pipeline.dispatch import input_bytes, run_task
+from lakelog.pipeline.files.dispatch import input_bytes, run_task
+from lakelog.pipeline.files.tasks import Answer, CompactionFailure, Task, Trouble
 from lakelog.records import kernels
 
 if TYPE_CHECKING:

@@ -16,18 +16,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from lakelog import __version__
-from lakelog.compaction.bins import BinOptions, pack
-from lakelog.compaction.cleaning import CleaningPlan, Survivors
-from lakelog.compaction.cleaning_worker import (
+from lakelog.model.failures import Unavailable
+from lakelog.pipeline.files.bins import BinOptions, pack
+from lakelog.pipeline.files.tasks import CompactionFailure, TablePiece, Trouble
+from lakelog.pipeline.files.wal_input import TroubleError
+from lakelog.pipeline.maintenance.key_scan import (
     FileKeys,
     ScanAnswer,
     failure_of,
     read_file,
     survivors_of,
 )
-from lakelog.compaction.tasks import CompactionFailure, TablePiece, Trouble
-from lakelog.compaction.wal_input import TroubleError
-from lakelog.model.failures import Unavailable
+from lakelog.pipeline.maintenance.log_compaction import CleaningPlan, Survivors
 from lakelog.pipeline.spark.executor_job import OtherVersionError, StoreAddress, place_of
 
 if TYPE_CHECKING:

@@ -1,1 +1,0 @@
-"""From WAL objects to table files: what to compact, how, and in which order it counts."""

@@ -1,0 +1,165 @@
+"""Has an engine write the files of held tasks, and keeps their leases while it works.
+
+A job that fails as a whole leaves its tasks as they are: they have no file, and the next round asks
+for other ones. A lease is renewed by a put with the version that this holder wrote last; when that
+is refused, the task is another's, and the look after the job finds it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+
+from lakelog.clock import Entropy
+from lakelog.index.ports import IndexedTopic
+from lakelog.log.log import domain_of
+from lakelog.model.failures import Failure
+from lakelog.pipeline.files.segment_tasks import RowsResult
+from lakelog.pipeline.files.tasks import MESSAGE_BYTES_MAX, Answer, CompactionFailure, Task
+from lakelog.pipeline.files.writing import ATTEMPT_BYTES, Job, Write, fact_of, task_of
+from lakelog.pipeline.planning.plan import Target
+from lakelog.pipeline.ports import Engine
+from lakelog.pipeline.round_counters import Tally
+from lakelog.pipeline.saga.observe import Holding, look_beside
+from lakelog.pipeline.saga.steps import WriteFile, next_step
+from lakelog.pipeline.saga.task_record import TaskRecord, renew
+from lakelog.pipeline.shop import Shop
+from lakelog.pipeline.waits import reading, together
+from lakelog.telemetry import event
+
+_log = logging.getLogger("lakelog.compaction")
+
+RENEWALS_PER_LEASE = 3
+"""How often a lease is renewed before it would run out."""
+
+
+class Desk:
+    """The files that one round has written."""
+
+    def __init__(self, shop: Shop, engine: Engine, entropy: Entropy, tally: Tally) -> None:
+        self._shop = shop
+        self._engine = engine
+        self._entropy = entropy
+        self._tally = tally
+        self._places = asyncio.Semaphore(shop.options.jobs_max)
+        self._leased: dict[int, Holding] = {}
+        self._kept: dict[str, bytes] = {}
+
+    def know(self, record: TaskRecord, kept: bytes) -> None:
+        """These are the offsets that a task of log compaction keeps."""
+        self._kept[record.name] = kept
+
+    async def wanted(self, holdings: Sequence[Holding]) -> list[Write]:
+        """Those of these tasks that need a file; their leases are kept from here on."""
+        writes = []
+        for one in await look_beside(self._shop, holdings):
+            step = next_step(one.seen, held=one.holding.held)
+            if not isinstance(step, WriteFile):
+                continue
+            one.holding.put(step.record, one.version)
+            kept = self._kept.get(step.record.name)
+            if step.record.target is Target.CLEAN and kept is None:
+                one.holding.given_up = "which rows stay was known to its former holder alone"
+                continue
+            writes.append(Write(one.holding, step, kept))
+            self._leased[one.holding.stream] = one.holding
+        return writes
+
+    async def run(self, job: Job, topics: Mapping[str, IndexedTopic]) -> None:
+        """Have the files of a job written; each task then knows what became of its own."""
+        found = await together(self._task(write, topics) for write in job.writes)
+        asked = [
+            (write, task) for write, task in zip(job.writes, found, strict=True) if task is not None
+        ]
+        try:
+            await self._ask([write for write, _ in asked], [task for _, task in asked])
+        finally:
+            for write in job.writes:
+                self._leased.pop(write.holding.stream, None)
+
+    async def _task(self, write: Write, topics: Mapping[str, IndexedTopic]) -> Task | None:
+        """What the engine is asked for; None while the ids of the table's columns are unknown."""
+        record = write.step.record
+        field_ids: tuple[tuple[str, int], ...] = ()
+        try:
+            if record.target is not Target.LOG:
+                field_ids = await self._shop.field_ids(record.topic, record.topic_id)
+        except Failure as error:
+            reason = f"its table: {type(error).__name__}: {error}"
+            self._tally.hinder(reason, topic=record.topic, partition=record.partition)
+            return None
+        return task_of(
+            write,
+            attempt=self._entropy.token(ATTEMPT_BYTES).hex(),
+            domain=domain_of(write.holding.stream, self._shop.options.domains),
+            message_bytes_max=_message_bytes_max(topics, write),
+            field_ids=field_ids,
+        )
+
+    async def _ask(self, writes: Sequence[Write], tasks: Sequence[Task]) -> None:
+        if not tasks:
+            return
+        try:
+            async with self._places:
+                answers = await self._shop.effects.do(
+                    "put file",
+                    lambda: reading(self._engine.run(tasks), limit_s=self._shop.options.job_s),
+                )
+            assert len(answers) == len(tasks), (len(answers), len(tasks))
+        except Failure as error:
+            for topic in {write.holding.record.topic: None for write in writes}:
+                self._tally.hinder(f"the engine: {type(error).__name__}: {error}", topic=topic)
+        else:
+            for write, answer in zip(writes, answers, strict=True):
+                self._take(write, answer)
+
+    async def renew(self) -> None:
+        """Keep the leases of tasks that wait for their files, until this is cancelled."""
+        every_s = self._shop.options.lease_ms / 1000 / RENEWALS_PER_LEASE
+        while True:
+            await asyncio.sleep(every_s)
+            held = list(self._leased.values())
+            await together(self._renewed(one) for one in held)
+
+    async def _renewed(self, holding: Holding) -> None:
+        end_ms = self._shop.clock.now_ms() + self._shop.options.lease_ms
+        record = renew(holding.record, lease_end_ms=end_ms)
+        try:
+            version = await self._shop.records.put(record, version=holding.version)
+        except Failure:
+            self._leased.pop(holding.stream, None)  # another's, or unknown: the look will tell
+        else:
+            holding.put(record, version)
+
+    def _take(self, write: Write, answer: Answer) -> None:
+        record = write.holding.record
+        fact = fact_of(write, answer)
+        if isinstance(fact, str):
+            self._tally.hinder(fact, topic=record.topic, partition=record.partition)
+        else:
+            write.holding.fact = fact
+        if isinstance(answer, RowsResult) and answer.left_out:
+            _say_left_out(record, answer)
+        if not isinstance(answer, CompactionFailure):
+            self._tally.topic(record.topic).read_bytes += answer.read_bytes
+
+
+def _say_left_out(record: TaskRecord, answer: RowsResult) -> None:
+    """Say what the table lacks for ever, while the log has it."""
+    event(
+        _log,
+        "batches_left_out",
+        logging.WARNING,
+        topic=record.topic,
+        partition=record.partition,
+        batches=len(answer.left_out),
+        offsets=sum(end - start for start, end in answer.left_out),
+        first=answer.left_out[0][0],
+        last=answer.left_out[-1][1] - 1,
+    )
+
+
+def _message_bytes_max(topics: Mapping[str, IndexedTopic], write: Write) -> int:
+    record = write.step.record
+    topic = topics.get(record.topic)
+    known = topic is not None and topic.topic_id == record.topic_id
+    return topic.message_bytes_max if topic is not None and known else MESSAGE_BYTES_MAX

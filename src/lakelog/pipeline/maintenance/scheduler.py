@@ -1,0 +1,379 @@
+"""Upkeep of tables: small files become large ones, and compacted topics keep their latest records.
+
+Both are replacing tasks, one a stream at a time like all others, so a stream that has one to begin
+waits a round with what is new. Now and then all streams are looked at:
+
+- a stream whose entries end with segments may have rows for its table, which is the planner's to
+  find out (`lakelog.pipeline.planning.lacking`): without this a quiet stream's would wait for new
+  ones;
+- a window of small files is a task at once (`lakelog.pipeline.planning.small_files`);
+- a compacted topic's stream that is dirty is scanned, beside the rounds and as long as it takes; of
+  what was found each group of files is a task, one after the other, and after the last of them the
+  stream's record says how far it is clean (`lakelog.pipeline.maintenance.log_compaction`).
+
+What a scan found is kept in memory alone. It counts for a group only while the index names exactly
+the files that were scanned, and a pass is whole only if each task of it came to its end as the
+stream's last one: otherwise it is dropped, and a later one finds what is left to do.
+
+Order of looking: task records, before this; then the table's files, then the index's entries.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from lakelog.clock import Tasks, agreed_now_ms
+from lakelog.index.ports import IndexedTopic, StreamEntry, StreamRange
+from lakelog.log.options import CLOCK_HINT
+from lakelog.model.failures import Conflict, Failure, NotFound, OutcomeUnknown
+from lakelog.objects.port import ObjectStore
+from lakelog.pipeline.files.tasks import CompactionFailure, Trouble
+from lakelog.pipeline.maintenance.key_scan import Scanner
+from lakelog.pipeline.maintenance.log_compaction import (
+    CleaningPlan,
+    CleaningRules,
+    Group,
+    after_pass,
+    groups_of,
+    plan_pass,
+)
+from lakelog.pipeline.planning.backfill import ends_in_segment
+from lakelog.pipeline.planning.lacking import Lacking
+from lakelog.pipeline.planning.plan import PlannedTask, Problem, StreamName, Target
+from lakelog.pipeline.planning.planner import Beginning
+from lakelog.pipeline.planning.small_files import plan_rewrite, replacement
+from lakelog.pipeline.round_counters import Tally
+from lakelog.pipeline.saga.record_store import Records, Stored
+from lakelog.pipeline.saga.task_record import (
+    Held,
+    TaskRecord,
+    TaskState,
+    held_by,
+    is_open,
+    with_cleaned,
+    with_quarantine,
+)
+from lakelog.pipeline.shop import Shop
+from lakelog.pipeline.waits import reading, together
+from lakelog.streams.objects import FileKind
+from lakelog.telemetry import event
+
+_log = logging.getLogger("lakelog.compaction")
+
+WHOLE: Final = 1 << 62
+"""Beyond every offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replacing:
+    """A replacing task to begin, and the offsets of the rows that stay where some go."""
+
+    beginning: Beginning
+    kept: bytes | None = None
+
+
+@dataclass(slots=True)
+class _Pass:
+    """A pass of log compaction after its scan: what is left to replace."""
+
+    plan: CleaningPlan
+    groups: list[Group]
+    begun: Held | None = None
+    """The lease of the first group's task, once it was begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Idle:
+    """A stream that no task is open for."""
+
+    name: StreamName
+    topic: IndexedTopic
+    stored: Stored
+
+
+@dataclass(slots=True)
+class _Scanned:
+    """What scans found since the last round."""
+
+    passes: dict[int, _Pass] = field(default_factory=dict)
+    troubles: list[tuple[StreamName, str]] = field(default_factory=list)
+    damaged: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """The offsets of the data file that kept a stream from being scanned."""
+
+
+class Upkeep:
+    """The upkeep of all tables by one pipeline."""
+
+    def __init__(
+        self, shop: Shop, scanner: Scanner | None, objects: ObjectStore, lacking: Lacking
+    ) -> None:
+        self._shop = shop
+        self._scanner = scanner
+        self._objects = objects
+        self._lacking = lacking
+        self._passes: dict[int, _Pass] = {}
+        self._scanning: dict[int, asyncio.Task[None]] = {}
+        self._scanned = _Scanned()
+        self._damaged: dict[int, tuple[int, int]] = {}
+        self._tasks = Tasks()
+        self._due_s = shop.clock.monotonic_s()
+        self.marked: set[int] = set()
+        """Streams whose record the last `plan` has changed: what was read of it is old."""
+
+    @property
+    def scans(self) -> int:
+        """The streams that are being scanned, or were and have something left to do."""
+        return len(self._scanning) + len(self._scanned.passes) + len(self._passes)
+
+    async def settled(self) -> None:
+        """Return when the scans that run now have ended; each has its limit."""
+        if self._scanning:
+            await asyncio.wait(list(self._scanning.values()))
+
+    async def close(self) -> None:
+        """End the scans."""
+        await self._tasks.close()
+
+    async def plan(
+        self, topics: Sequence[IndexedTopic], records: Records, tally: Tally
+    ) -> list[Replacing]:
+        """What to begin; `records` were read before this was called."""
+        self._collect(tally)
+        known = {stream for topic in topics for stream in topic.streams}
+        self._passes = {stream: one for stream, one in self._passes.items() if stream in known}
+        idle = self._idle(topics, records)
+        try:
+            self.marked = set()
+            await self._mark_damaged(idle)
+            found = await self._next_groups(idle, tally)
+            idle = {stream: one for stream, one in idle.items() if stream not in self.marked}
+            if self._shop.clock.monotonic_s() >= self._due_s:
+                options = self._shop.options
+                self._due_s = self._shop.clock.monotonic_s() + options.upkeep_ms / 1000
+                await self._begin_scans(idle)
+                found += await self._rewrites(idle, tally)
+        except Failure as error:
+            tally.hinder(f"upkeep: {type(error).__name__}: {error}")
+            return []
+        return found
+
+    def begun(self, one: Replacing, record: TaskRecord) -> None:
+        """The task is being created, with this record."""
+        current = self._passes.get(record.stream)
+        if current is not None and one.kept is not None:
+            current.begun = held_by(record)
+
+    def _idle(self, topics: Sequence[IndexedTopic], records: Records) -> dict[int, _Idle]:
+        found = {}
+        for topic in topics:
+            for partition, stream in enumerate(topic.streams):
+                stored = records.found.get(stream)
+                if not topic.has_table or stored is None or is_open(stored.record):
+                    continue
+                if not self._shop.pauses.holds(stream) and not stored.record.failures:
+                    name = StreamName(stream, topic.topic_id, topic.name, partition)
+                    found[stream] = _Idle(name, topic, stored)
+        return found
+
+    async def _rewrites(self, idle: Mapping[int, _Idle], tally: Tally) -> list[Replacing]:
+        """Small files that become one, where no pass is under way."""
+        free = [stream for stream in idle if stream not in self._passes]
+        indexes = await self._shop.columns([one for one in free if one not in self._scanning])
+        wanted = []
+        for stream, index in indexes.items():
+            if ends_in_segment(index.columns):
+                self._lacking.suspect(stream, idle[stream].stored)
+            quarantine = idle[stream].stored.record.quarantine
+            options = self._shop.options.rewrite
+            window = plan_rewrite(index.columns, quarantine=quarantine, options=options)
+            if window is not None:
+                place = StreamRange(stream, window.start, window.end)
+                wanted.append(self._replacing(idle[stream], place, None, tally))
+        return [one for one in await together(wanted) if one is not None]
+
+    async def _replacing(
+        self, one: _Idle, place: StreamRange, group: Group | None, tally: Tally
+    ) -> Replacing | None:
+        """The task for the entries of a range; of a group, if they are still those scanned."""
+        name = one.name
+        table = self._shop.table_name(name.topic)
+        try:
+            files = await self._shop.ask_table(
+                lambda tables: tables.files(table, partition=name.partition, start=0, end=place.end)
+            )
+        except NotFound:
+            return None  # the topic is going
+        (view,) = await self._shop.views([place])
+        if view is None or (group is not None and not group.is_in(view)):
+            return None
+        entries = view.overlapping(start=place.start, end=place.end)
+        if not _are_files(entries, place):
+            return None
+        target = Target.REWRITE if group is None else Target.CLEAN
+        now_ms = self._shop.clock.now_ms()
+        planned = replacement(name, entries, files, target=target, now_ms=now_ms)
+        if isinstance(planned, Problem):
+            self._shop.pauses.add(name.stream)
+            tally.hinder(planned.reason, topic=name.topic, partition=name.partition)
+            return None
+        return _begin(planned, one, group)
+
+    async def _next_groups(self, idle: Mapping[int, _Idle], tally: Tally) -> list[Replacing]:
+        """The next group of every pass, and the end of those that have none left."""
+        works = [
+            self._next_group(idle[stream], current, tally)
+            for stream, current in list(self._passes.items())
+            if stream in idle
+        ]
+        gone = [stream for stream in self._passes if stream not in idle]
+        for stream in gone:
+            if self._passes[stream].begun is None:
+                del self._passes[stream]
+        return [one for one in await together(works) if one is not None]
+
+    async def _next_group(self, one: _Idle, current: _Pass, tally: Tally) -> Replacing | None:
+        stream, record = one.name.stream, one.stored.record
+        if current.begun is not None:
+            ended = record.state is TaskState.WAL_GC_READY and held_by(record) == current.begun
+            if not ended:
+                del self._passes[stream]  # given up, or somebody else's since
+                return None
+            current.begun = None
+            current.groups.pop(0)
+        if not current.groups:
+            del self._passes[stream]
+            self.marked.add(stream)
+            await self._mark_clean(one, current, tally)
+            return None
+        group = current.groups[0]
+        place = StreamRange(stream, group.entries[0].start, group.entries[-1].end)
+        found = await self._replacing(one, place, group, tally)
+        if found is None:
+            del self._passes[stream]
+        return found
+
+    async def _mark_clean(self, one: _Idle, current: _Pass, tally: Tally) -> None:
+        """Every group was replaced: say how far the stream is clean."""
+        now_ms = await self._agreed_now_ms()
+        if now_ms is None:
+            return  # a pass of the wrong time would end tombstones at one; it is made again
+        record = one.stored.record
+        rules = rules_of(one.topic)
+        cleaned = after_pass(record.cleaned, current.plan, rules=rules, now_ms=now_ms)
+        put = self._shop.records.put
+        try:
+            await self._shop.effects.do(
+                "mark clean",
+                lambda: put(with_cleaned(record, cleaned), version=one.stored.version),
+            )
+        except (Conflict, OutcomeUnknown):
+            return  # at worst the pass is made again, and finds nothing to do
+        tally.topic(one.topic.name).passes += 1
+
+    async def _begin_scans(self, idle: Mapping[int, _Idle]) -> None:
+        """Look for dirty streams of compacted topics, and scan them beside the rounds."""
+        if self._scanner is None:
+            return
+        busy = self._passes.keys() | self._scanning.keys()
+        free = [
+            one for stream, one in idle.items() if one.topic.is_compacted and stream not in busy
+        ]
+        now_ms = await self._agreed_now_ms() if free else None
+        if now_ms is None:
+            return
+        views = await self._shop.views([StreamRange(one.name.stream, 0, WHOLE) for one in free])
+        for one, view in zip(free, views, strict=True):
+            if view is None:
+                continue
+            record = one.stored.record
+            plan = plan_pass(
+                one.name,
+                view,
+                record.cleaned,
+                rules=rules_of(one.topic),
+                quarantine=record.quarantine,
+                now_ms=now_ms,
+            )
+            if plan is not None:
+                stream = one.name.stream
+                work = self._scan(self._scanner, plan)
+                self._scanning[stream] = self._tasks.spawn(work, name=f"scan {stream}")
+
+    async def _agreed_now_ms(self) -> int | None:
+        """The time, if it may end tombstones (rule 20)."""
+        options = self._shop.options
+        agreed = agreed_now_ms(
+            self._shop.clock, self._objects.clock_skew_ms, skew_max_ms=options.clock_skew_max_ms
+        )
+        now_ms = await reading(agreed, limit_s=options.clock_s)
+        if now_ms is None:
+            event(_log, "clock_differs", logging.ERROR, hint=f"log compaction waits; {CLOCK_HINT}")
+        return now_ms
+
+    async def _scan(self, scanner: Scanner, plan: CleaningPlan) -> None:
+        stream = plan.name.stream
+        options = self._shop.options
+        try:
+            (answer,) = await reading(scanner.scan([plan]), limit_s=options.job_s)
+        except Failure as error:
+            self._scanned.troubles.append((plan.name, f"{type(error).__name__}: {error}"))
+        else:
+            if isinstance(answer, CompactionFailure):
+                self._scanned.troubles.append((plan.name, f"{answer.object_key}: {answer.reason}"))
+                if answer.trouble in (Trouble.CORRUPT, Trouble.MISSING):
+                    self._scanned.damaged[stream] = (answer.start, answer.end)
+            else:
+                survivors = {one.key: one for one in answer}
+                target = options.rewrite.bytes_target
+                groups = groups_of(plan, survivors, bytes_target=target)
+                self._scanned.passes[stream] = _Pass(plan, list(groups))
+        finally:
+            del self._scanning[stream]
+
+    async def _mark_damaged(self, idle: Mapping[int, _Idle]) -> None:
+        """Put down which data files cannot be read, so that no scan and no task tries them again.
+
+        What is new goes on: it is written from WAL objects.
+        """
+        for stream in [stream for stream in self._damaged if stream in idle]:
+            start, end = self._damaged.pop(stream)
+            stored = idle[stream].stored
+            record = with_quarantine(stored.record, start=start, end=end)
+            self.marked.add(stream)
+            try:
+                await self._shop.effects.do(
+                    "mark clean", partial(self._shop.records.put, record, version=stored.version)
+                )
+            except (Conflict, OutcomeUnknown):
+                continue  # the next scan finds it again
+
+    def _collect(self, tally: Tally) -> None:
+        scanned, self._scanned = self._scanned, _Scanned()
+        self._passes |= scanned.passes
+        self._damaged |= scanned.damaged
+        for name, reason in scanned.troubles:
+            tally.hinder(f"log compaction: {reason}", topic=name.topic, partition=name.partition)
+
+
+def rules_of(topic: IndexedTopic) -> CleaningRules:
+    """How the topic wants to be compacted."""
+    return CleaningRules(
+        dirty_ratio_min=topic.dirty_ratio_min,
+        min_compaction_lag_ms=topic.min_compaction_lag_ms,
+        max_compaction_lag_ms=topic.max_compaction_lag_ms,
+        delete_retention_ms=topic.delete_retention_ms,
+    )
+
+
+def _are_files(entries: Sequence[StreamEntry], place: StreamRange) -> bool:
+    """Whether these are data files that are just the range."""
+    if not entries or any(one.kind is not FileKind.PARQUET for one in entries):
+        return False
+    return (entries[0].start, entries[-1].end) == (place.start, place.end)
+
+
+def _begin(planned: PlannedTask, one: _Idle, group: Group | None) -> Replacing:
+    return Replacing(Beginning(planned, one.stored), None if group is None else group.kept)

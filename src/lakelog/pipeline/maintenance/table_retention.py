@@ -1,0 +1,234 @@
+"""Retention of tables: files whose rows are all too old leave a table when the log let go of them.
+
+A file goes when no index entry names it any more, that is when what it stands for lies wholly below
+the first entry, and when its newest row is older than the topic's `lakelog.table.retention.ms`.
+Files go from the beginning of a partition on and none is passed over: what is left has no gap.
+The offset vector stays as it is. Each partition is one compare-and-swap on the snapshot that was
+decided on; there is no record and nothing to resume: who finds another snapshot decides anew. The
+objects are deleted by the sweeper, once no snapshot that is left names them.
+
+What deletes by age asks a clock that agrees with the object store's (rule 20), and the topic's
+setting is read right before a table is changed (T6). A task that was to replace one of the files
+finds it gone and gives up.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from lakelog.catalog.port import TOPIC_ID_PROPERTY, DataFileView, Replacement, TableName, Tables
+from lakelog.clock import Clock, agreed_now_ms
+from lakelog.index.ports import IndexedTopic, LogIndex, StreamRange
+from lakelog.log.options import CLOCK_HINT
+from lakelog.log.parquet_source import read_end
+from lakelog.model.failures import Failure
+from lakelog.objects.port import ObjectStore
+from lakelog.pipeline.waits import reading, writing
+from lakelog.records.table_file import TableFile
+from lakelog.telemetry import event
+
+_log = logging.getLogger("lakelog.compaction")
+
+
+FOOTERS_AT_ONCE: Final = 8
+AGES_MAX: Final = 100_000
+"""The files whose age is remembered: of one that is too young, the footer is read once."""
+
+_COMMIT_ID: Final = "retention"
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionOptions:
+    """How much is removed at once, and how long that may take."""
+
+    namespace: str = "lakelog"
+    files_max: int = 1000
+    """The most files of a partition that one pass removes."""
+    clock_skew_max_ms: int = 60_000
+    """Rule 20: what deletes by age needs a clock this close to the object store's."""
+    index_s: float = 30.0
+    table_s: float = 120.0
+    object_s: float = 30.0
+    """How long one question to each of these may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionReport:
+    """What one pass removed from tables, and what it could not do."""
+
+    files: int
+    rows: int
+    size_bytes: int
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Age:
+    """What the footer of a file says: where the offsets end that it stands for, and how new it is.
+
+    A file may stand for more offsets than it has rows, and an entry may name it for those alone.
+    """
+
+    end: int
+    newest_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a partition keeps: files that end after `first_start` or have rows as new as that."""
+
+    first_start: int
+    """Where the first index entry begins."""
+    kept_from_us: int
+
+
+def bounds_of(topic: IndexedTopic, *, first_start: int, now_ms: int) -> Bounds:
+    """The bounds of a topic's partition, now; it has a retention."""
+    assert topic.table_retention_ms >= 0, topic
+    return Bounds(first_start, (now_ms - topic.table_retention_ms) * 1000)
+
+
+def is_expired(age: Age, bounds: Bounds) -> bool:
+    """Whether a file is wholly below the log and all of its rows are too old."""
+    return age.end <= bounds.first_start and age.newest_us < bounds.kept_from_us
+
+
+def plan_removal(
+    files: Sequence[tuple[DataFileView, Age]], bounds: Bounds, *, files_max: int
+) -> tuple[DataFileView, ...]:
+    """The files that go, of all those at the beginning of a partition, in order of offsets."""
+    found: list[DataFileView] = []
+    for file, age in files[:files_max]:
+        if not is_expired(age, bounds):
+            break
+        found.append(file)
+    return tuple(found)
+
+
+class TableRetention:
+    """Removes what is too old from the tables of topics that say how long rows are kept."""
+
+    def __init__(
+        self,
+        objects: ObjectStore,
+        index: LogIndex,
+        tables: Tables,
+        clock: Clock,
+        options: RetentionOptions,
+    ) -> None:
+        self._objects = objects
+        self._index = index
+        self._tables = tables
+        self._clock = clock
+        self._options = options
+        self._ages: OrderedDict[str, Age] = OrderedDict()
+        self._now_ms = 0
+        """The time that this pass judges by: the clock was found right then."""
+        self._removed: list[DataFileView] = []
+        self._problems: list[str] = []
+
+    async def apply_once(self) -> RetentionReport:
+        """One pass over all topics; `Unavailable` when the broker does not answer."""
+        self._removed, self._problems = [], []
+        agreed = agreed_now_ms(
+            self._clock, self._objects.clock_skew_ms, skew_max_ms=self._options.clock_skew_max_ms
+        )
+        now_ms = await reading(agreed, limit_s=self._options.object_s)
+        if now_ms is None:
+            event(_log, "clock_differs", logging.ERROR, hint=f"retention waits; {CLOCK_HINT}")
+            self._problems.append("the clock differs from the object store's: nothing is removed")
+            return self._report()
+        self._now_ms = now_ms
+        for topic in await self._topics():
+            if topic.table_retention_ms < 0:
+                continue
+            try:
+                await self._apply(topic)
+            except Failure as error:
+                self._problems.append(f"{topic.name}: {error!r}")
+        return self._report()
+
+    def _report(self) -> RetentionReport:
+        rows = sum(file.row_count for file in self._removed)
+        size_bytes = sum(file.size_bytes for file in self._removed)
+        if self._removed:
+            event(_log, "rows_expired", files=len(self._removed), rows=rows)
+        return RetentionReport(len(self._removed), rows, size_bytes, tuple(self._problems))
+
+    async def _topics(self) -> Sequence[IndexedTopic]:
+        return await reading(self._index.topics(), limit_s=self._options.index_s)
+
+    async def _apply(self, topic: IndexedTopic) -> None:
+        name = TableName(self._options.namespace, topic.name)
+        table = await reading(self._tables.load(name), limit_s=self._options.table_s)
+        topic_id = topic.topic_id.hex()
+        if table is None or table.properties.get(TOPIC_ID_PROPERTY) != topic_id:
+            return
+        ranges = [StreamRange(stream, 0, 1) for stream in topic.streams]
+        views = await reading(self._index.views(ranges), limit_s=self._options.index_s)
+        token = table.token
+        for partition, view in enumerate(views):
+            if view is None or not view.first_start or not table.vector.get(partition):
+                continue
+            removed = await self._expired(name, topic, partition, view.first_start)
+            if removed:
+                keys = tuple(file.key for file in removed)
+                change = self._tables.replace(
+                    name,
+                    Replacement(partition, keys, added=(), drops_rows=True),
+                    topic_id=topic_id,
+                    commit_id=_COMMIT_ID,
+                    expect=token,
+                )
+                token = (await writing(change, limit_s=self._options.table_s)).token
+                self._removed += removed
+
+    async def _expired(
+        self, name: TableName, topic: IndexedTopic, partition: int, first_start: int
+    ) -> tuple[DataFileView, ...]:
+        """What goes from a partition, by the setting as it is now."""
+        found = self._tables.files(name, partition=partition, start=0, end=first_start)
+        files = await reading(found, limit_s=self._options.table_s)
+        bounds = bounds_of(topic, first_start=first_start, now_ms=self._now_ms)
+        aged = await self._aged(files[: self._options.files_max], bounds)
+        planned = plan_removal(aged, bounds, files_max=self._options.files_max)
+        if not planned:
+            return ()
+        now = [one for one in await self._topics() if one.topic_id == topic.topic_id]
+        if not now or now[0].table_retention_ms < 0:
+            return ()
+        bounds = bounds_of(now[0], first_start=first_start, now_ms=self._now_ms)
+        return plan_removal(aged, bounds, files_max=len(planned))
+
+    async def _aged(
+        self, files: Sequence[DataFileView], bounds: Bounds
+    ) -> list[tuple[DataFileView, Age]]:
+        """Files with their ages, as far as the first that stays."""
+        aged: list[tuple[DataFileView, Age]] = []
+        for start in range(0, len(files), FOOTERS_AT_ONCE):
+            some = files[start : start + FOOTERS_AT_ONCE]
+            ages = await asyncio.gather(*(self._age(file) for file in some))
+            aged += zip(some, ages, strict=True)
+            if not all(is_expired(age, bounds) for age in ages):
+                break
+        return aged
+
+    async def _age(self, file: DataFileView) -> Age:
+        age = self._ages.get(file.key)
+        if age is None:
+            read = _read_age(self._objects, file.key, file.size_bytes)
+            age = self._ages[file.key] = await reading(read, limit_s=self._options.object_s)
+            while len(self._ages) > AGES_MAX:
+                self._ages.popitem(last=False)
+        return age
+
+
+async def _read_age(objects: ObjectStore, key: str, size_bytes: int) -> Age:
+    """From the file's footer; `Corrupt` for a file that is not one of ours."""
+    end = await read_end(objects, key, size_bytes)
+    file = TableFile.open(end, size_bytes=size_bytes)
+    newest_us = max((group.max_timestamp_us for group in file.row_groups), default=0)
+    return Age(file.origin.end, newest_us)

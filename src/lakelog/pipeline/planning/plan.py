@@ -1,0 +1,286 @@
+"""What to compact next: one contiguous range of a stream, when it is due. Pure.
+
+A stream's backlog is the WAL entries that follow each other from the first one on. It is due when
+it is old (the table's freshness), when a WAL object that it shares with others is old (a quiet
+stream must not pin what busy ones filled), when it is large, or when it is many pieces. A range
+ends where an entry ends, so that one Swap can take its place, and is cut near the target size.
+
+The range begins at the first WAL entry, and the table's vector must agree:
+
+- it says that offset, or less, and the log has nothing for the table in between (it was trimmed):
+  the range may be written;
+- it says less, and the log has segments in between: their rows come first, for rows are appended in
+  order (`SegmentsFirst`, `lakelog.pipeline.planning.backfill`). What becomes a segment itself does
+  not wait for that, because it does not move the vector;
+- it says more: the table is ahead (a task's record was lost after its commit). Nothing is written;
+  the file is looked up in the table and swapped in (`plan_present`);
+- it says less although the index names table files there: a problem to report.
+
+Order of looking: the stream's task record first, then table, then index; the new record is put with
+the version that was read, so no other task can have run in between
+(`lakelog.pipeline.saga.task_record`). For the same reason `TableAhead` and `Problem` count only if
+the record, read again, is unchanged.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+import numpy as np
+
+from lakelog.index.ports import PIECES_MAX, StreamColumns
+from lakelog.model.ids import TopicId
+from lakelog.pipeline.saga.values import DataFile
+from lakelog.streams.objects import FileKind
+
+
+class Target(Enum):
+    """What becomes of a range."""
+
+    TABLE = "table"
+    """WAL entries become a file of the table and the log, or segments one of the table alone."""
+    LOG = "log"
+    """WAL entries become a segment, as they are; what of it can be rows, the table gets later."""
+    REWRITE = "rewrite"
+    """Files of the table become one with the same rows."""
+    CLEAN = "clean"
+    """Files of the table become one that holds the rows which log compaction keeps."""
+
+
+REPLACING: Final = frozenset({Target.REWRITE, Target.CLEAN})
+"""The targets whose inputs are files that the table has already."""
+
+
+class Trigger(Enum):
+    """Why a backlog is due."""
+
+    AGE = "age"
+    OBJECT_AGE = "object_age"
+    SIZE = "size"
+    COUNT = "count"
+    PRESENT = "present"
+    SMALL_FILES = "small_files"
+    DIRTY = "dirty"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """When a backlog is due and how it is cut."""
+
+    freshness_ms: int = 60_000
+    object_age_ms_max: int = 600_000
+    bytes_min: int = 128 << 20
+    bytes_target: int = 256 << 20
+    bytes_max: int = 512 << 20
+    entries_due: int = 1000
+    pieces_max: int = PIECES_MAX
+
+    def __post_init__(self) -> None:
+        assert 0 <= self.bytes_min <= self.bytes_target <= self.bytes_max, self
+        assert 0 < self.pieces_max <= PIECES_MAX, self
+
+
+@dataclass(frozen=True, slots=True)
+class StreamName:
+    """A stream and the partition that it is."""
+
+    stream: int
+    topic_id: TopicId
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTask:
+    """A range to compact; `present` is its file when the table has it already.
+
+    `inputs` are the keys of the files that a replacing task takes out of the table.
+    """
+
+    stream: int
+    topic_id: TopicId
+    topic: str
+    partition: int
+    target: Target
+    start: int
+    end: int
+    expected: int | None
+    input_bytes: int
+    entry_count: int
+    oldest_ms: int
+    planned_ms: int
+    trigger: Trigger
+    present: DataFile | None = None
+    inputs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NothingDue:
+    """There is nothing to do for the stream yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableAhead:
+    """The table holds [start, end) and the index still names WAL objects there."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentsFirst:
+    """Something is due, and before it the log has segments that the table lacks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Table and index do not fit together; nothing is done before somebody looked."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """The entries [first, stop) of the columns."""
+
+    first: int
+    stop: int
+    target: Target
+
+
+def plan_stream(
+    name: StreamName,
+    columns: StreamColumns,
+    *,
+    vector: int | None,
+    quarantine: Sequence[tuple[int, int]] = (),
+    options: PlanOptions,
+    now_ms: int,
+) -> PlannedTask | NothingDue | TableAhead | SegmentsFirst | Problem:
+    """The next range of the stream, if one is due; `vector` is its place in the table's vector."""
+    is_wal = columns.kinds == FileKind.WAL
+    if not is_wal.any():
+        return NothingDue()
+    first = int(is_wal.argmax())
+    start = int(columns.starts[first])
+    if vector is not None and vector > start:
+        return TableAhead(start, vector)
+    before = columns.kinds[:first]
+    lacking = columns.ends[:first] > (-1 if vector is None else vector)
+    files = lacking & (before == FileKind.PARQUET)
+    if files.any():
+        at = int(columns.starts[:first][files][0])
+        return Problem(f"the index names a table file at {at}, the table reaches to {vector}")
+    run = _run(columns, is_wal, first, quarantine)
+    trigger = _trigger(columns, run, options, now_ms)
+    if trigger is None:
+        return NothingDue()
+    if run.target is Target.TABLE and lacking.any():
+        return SegmentsFirst()
+    run = _cut(columns, run, options)
+    chosen = slice(run.first, run.stop)
+    return PlannedTask(
+        stream=name.stream,
+        topic_id=name.topic_id,
+        topic=name.topic,
+        partition=name.partition,
+        target=run.target,
+        start=start,
+        end=int(columns.ends[run.stop - 1]),
+        expected=vector,
+        input_bytes=int(columns.byte_lengths[chosen].sum()),
+        entry_count=run.stop - run.first,
+        oldest_ms=int(columns.object_times_ms[chosen].min()),
+        planned_ms=now_ms,
+        trigger=trigger,
+    )
+
+
+def plan_present(
+    name: StreamName, columns: StreamColumns, file: DataFile, *, now_ms: int
+) -> PlannedTask | Problem:
+    """The task that swaps in a file which the table has already, at the first WAL entry."""
+    is_wal = columns.kinds == FileKind.WAL
+    inside = (columns.ends > file.start) & (columns.starts < file.end)
+    if not inside.any() or not is_wal[inside].all():
+        return Problem(f"{file.name.key} is in the table and its range is not in WAL objects")
+    first, stop = int(inside.argmax()), int(inside.argmax() + inside.sum())
+    begin = int(columns.starts[first])
+    aligned = begin == file.start or (first == 0 and begin > file.start)
+    if not aligned or int(columns.ends[stop - 1]) != file.end:
+        return Problem(f"{file.name.key} is in the table and does not end where entries end")
+    return PlannedTask(
+        stream=name.stream,
+        topic_id=name.topic_id,
+        topic=name.topic,
+        partition=name.partition,
+        target=Target.TABLE,
+        start=file.start,
+        end=file.end,
+        expected=None,
+        input_bytes=0,
+        entry_count=stop - first,
+        oldest_ms=int(columns.object_times_ms[first:stop].min()),
+        planned_ms=now_ms,
+        trigger=Trigger.PRESENT,
+        present=file,
+    )
+
+
+def chosen(
+    tasks: Iterable[PlannedTask], *, tasks_max: int, input_bytes_max: int
+) -> tuple[PlannedTask, ...]:
+    """The tasks of one round, the oldest first, within what a round may take (one at least)."""
+    picked: list[PlannedTask] = []
+    total_bytes = 0
+    for task in sorted(tasks, key=lambda one: (one.oldest_ms, one.stream)):
+        total_bytes += task.input_bytes
+        if picked and (len(picked) >= tasks_max or total_bytes > input_bytes_max):
+            break
+        picked.append(task)
+    return tuple(picked)
+
+
+def _run(
+    columns: StreamColumns, is_wal: np.ndarray, first: int, quarantine: Sequence[tuple[int, int]]
+) -> _Run:
+    """The WAL entries from the first one on that can go the same way."""
+    after = np.flatnonzero(~is_wal[first:])
+    stop = first + int(after[0]) if len(after) else len(is_wal)
+    bad = np.zeros(stop - first, dtype=bool)
+    for start, end in quarantine:
+        bad |= (columns.ends[first:stop] > start) & (columns.starts[first:stop] < end)
+    changes = np.flatnonzero(bad != bad[0])
+    target = Target.LOG if bad[0] else Target.TABLE
+    return _Run(first, first + int(changes[0]) if len(changes) else stop, target)
+
+
+def _trigger(
+    columns: StreamColumns, run: _Run, options: PlanOptions, now_ms: int
+) -> Trigger | None:
+    """Why the run is due, None when it is not."""
+    chosen = slice(run.first, run.stop)
+    # A clock that is far ahead dates objects into the future: that must not keep rows back.
+    age_ms = abs(now_ms - int(columns.object_times_ms[chosen].min()))
+    if run.target is Target.LOG or age_ms >= options.freshness_ms:
+        return Trigger.AGE
+    if age_ms >= options.object_age_ms_max:
+        return Trigger.OBJECT_AGE
+    if int(columns.byte_lengths[chosen].sum()) >= options.bytes_target:
+        return Trigger.SIZE
+    return Trigger.COUNT if run.stop - run.first >= options.entries_due else None
+
+
+def _cut(columns: StreamColumns, run: _Run, options: PlanOptions) -> _Run:
+    """The run cut near the target size; a rest too small for a file of its own comes along."""
+    stop = min(run.stop, run.first + options.pieces_max)
+    sizes = np.cumsum(columns.byte_lengths[run.first : stop])
+    total = int(sizes[-1])
+    count = min(int(np.searchsorted(sizes, options.bytes_target)) + 1, len(sizes))
+    taken = int(sizes[count - 1])
+    if taken > options.bytes_max and count > 1:
+        count -= 1
+    elif total - taken < options.bytes_min and total <= options.bytes_max:
+        count = len(sizes)
+    return _Run(run.first, run.first + count, run.target)

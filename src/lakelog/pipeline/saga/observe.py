@@ -1,0 +1,124 @@
+"""Looking before each step: table, then index, then the record, last (`saga.steps`).
+
+A table is loaded only for tasks whose next step it decides. What is known of a record before the
+look says whether that is so; when the record, read last, turns out to be further or elsewhere, the
+look is made again with the table.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lakelog.catalog.port import TableView as CatalogView
+from lakelog.index.ports import StreamRange
+from lakelog.pipeline.planning.plan import Target
+from lakelog.pipeline.saga.record_store import Records, Stored
+from lakelog.pipeline.saga.steps import Seen
+from lakelog.pipeline.saga.tables import partition_view
+from lakelog.pipeline.saga.task_record import Held, TaskRecord, TaskState, held_by
+from lakelog.pipeline.saga.values import Fact
+from lakelog.pipeline.shop import Shop
+from lakelog.pipeline.waits import together
+
+
+class Holding:
+    """A task that this pipeline holds: its lease, and what its last step achieved for certain."""
+
+    __slots__ = ("fact", "given_up", "held", "record", "unknown", "version")
+
+    def __init__(self, stored: Stored) -> None:
+        self.held: Held = held_by(stored.record)
+        self.record: TaskRecord = stored.record
+        """As it was read or put last; another may have changed it since."""
+        self.version = stored.version
+        self.fact: Fact | None = None
+        self.given_up = ""
+        """Why its file is not written by anybody who knows what it needs, if so."""
+        self.unknown = 0
+        """How many outcomes in a row stayed unknown, or were a refusal that explains nothing."""
+
+    @property
+    def stream(self) -> int:
+        """The stream that the task is of."""
+        return self.record.stream
+
+    def put(self, record: TaskRecord, version: int) -> None:
+        """The record was changed by this holder."""
+        self.record = record
+        self.version = version
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """A held task and what was seen of it."""
+
+    holding: Holding
+    seen: Seen
+    version: int
+    """Of the record's key; 0 when there is none."""
+
+
+async def look(shop: Shop, topic: str, holdings: Sequence[Holding]) -> list[Looked]:
+    """Look at tasks of one topic."""
+    wants_table = any(_needs_table(one.record) for one in holdings)
+    while True:
+        table = await shop.table(topic) if wants_table else None
+        files = await _files(shop, topic, holdings) if table is not None else {}
+        looked = await look_beside(shop, holdings, table, files)
+        if wants_table or not any(_needs_table(one.seen.record) for one in looked):
+            return looked
+        wants_table = True
+
+
+async def _files(shop: Shop, topic: str, holdings: Sequence[Holding]) -> dict[int, tuple[str, ...]]:
+    """The table's files in the range of each replacing task: they, not the vector, decide."""
+    found: dict[int, tuple[str, ...]] = {}
+
+    async def load(record: TaskRecord) -> None:
+        files = await shop.ask_table(
+            lambda tables: tables.files(
+                shop.table_name(topic),
+                partition=record.partition,
+                start=record.start,
+                end=record.end,
+            )
+        )
+        found[record.stream] = tuple(one.key for one in files)
+
+    replacing = [one.record for one in holdings if one.record.is_replacing]
+    await together(load(record) for record in replacing)
+    return found
+
+
+async def look_beside(
+    shop: Shop,
+    holdings: Sequence[Holding],
+    table: CatalogView | None = None,
+    files: Mapping[int, tuple[str, ...]] | None = None,
+) -> list[Looked]:
+    """Look at index and records, after the table was loaded or where none is needed."""
+    ranges = [StreamRange(one.stream, one.record.start, one.record.end) for one in holdings]
+    streams = await shop.views(ranges)
+    records = await shop.records.load([one.stream for one in holdings])
+    found = []
+    for holding, stream in zip(holdings, streams, strict=True):
+        stored = _same_range(records, holding)
+        record = None if stored is None else stored.record
+        named = (files or {}).get(holding.stream)
+        seen = Seen(partition_view(table, holding.record.partition, named), stream, record)
+        found.append(Looked(holding, seen, 0 if stored is None else stored.version))
+    return found
+
+
+def _same_range(records: Records, holding: Holding) -> Stored | None:
+    """The record, unless it is of a later task: its index view was of another range."""
+    stored = records.found.get(holding.stream)
+    if stored is None or stored.record.task != holding.record.task:
+        return None
+    return stored
+
+
+def _needs_table(record: TaskRecord | None) -> bool:
+    """Whether the table decides the next step."""
+    if record is None or record.target is Target.LOG:
+        return False
+    return record.state in (TaskState.PARQUET_WRITTEN, TaskState.ABORTED)

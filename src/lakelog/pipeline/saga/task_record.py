@@ -1,0 +1,342 @@
+"""The durable record of a stream's compaction task: one key a stream, changed by CAS. Pure.
+
+Key: `/lakelog/v1/compaction/<stream>`; value: JSON, about 500 bytes (and some
+kB of `facts` between "written" and "committed"). One key a stream is what makes
+"one active task a stream" true: a task begins by a compare-and-swap of the key from "absent" (0) or
+from the version of a record that is at its end. The record of the last task stays until the next
+one takes its place, and is deleted only after the stream itself is gone, so that `epoch` counts up
+for the life of the stream.
+
+Every change is a put with the version that was read. The holder of the lease is whoever wrote
+`epoch` and its own name, unique for ever (`Held`): claiming means writing `epoch + 1`. The name
+matters once: a planner that found no key may create it again after the stream was dropped and its
+record forgotten, and the epochs begin anew. Lease times are politeness and never safety; what keeps
+two holders apart is (1) the version of each put, (2) that a holder who reads another lease than its
+own stops, (3) the table's and the index's own checks. A put whose outcome is unknown is resolved by
+reading: the record says what is true.
+
+States, and what each says for certain:
+
+    CREATED            the range is planned; files of attempts may exist, none counts
+    PARQUET_WRITTEN    `file` is durable and final: no successor writes another
+    ICEBERG_COMMITTED  a snapshot of the table names `file`, and the vector has passed the range
+    INDEX_SWAPPED      no WAL entry is left in the range
+    WAL_GC_READY       the end: a proved view of the index agreed; the sweeper may have the WAL
+    ABORTED            given up, but a stale holder's commit may still land: `file` is kept
+    CLOSED             the end of what was given up: nobody can ever commit it, it is garbage
+
+A record is small because it holds no list of WAL entries: offsets have one value for ever, so the
+WAL entries of [start, end) that the index shows are the inputs, whoever looks. A replacing task
+names the files that it takes out of the table, because the table's files, not its vector, say
+whether its commit has landed.
+"""
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final
+
+import msgspec
+
+from lakelog.meta.keys import ROOT
+from lakelog.meta.port import VALUE_BYTES_MAX
+from lakelog.model.failures import Corrupt, Refused
+from lakelog.model.ids import TopicId
+from lakelog.pipeline.planning.plan import REPLACING, PlannedTask, Target
+from lakelog.pipeline.saga.values import DataFile
+from lakelog.records.table_facts import TableFileFacts
+from lakelog.streams.objects import FileKind, FileName
+
+TASKS: Final = f"{ROOT}/compaction/"
+RECORD_FORMAT: Final = 1
+"""The layout of a record; a greater one was written by a newer version."""
+
+PROBLEM_LENGTH_MAX: Final = 500
+
+QUARANTINE_MAX: Final = 64
+"""The ranges that a record remembers as unreadable; the newest are kept."""
+
+INPUTS_MAX: Final = 1000
+"""The files that one task may replace: their keys are in the record, of about 100 bytes each."""
+
+
+class TaskState(Enum):
+    """How far a task has come; the module says what each state proves."""
+
+    CREATED = "created"
+    PARQUET_WRITTEN = "parquet_written"
+    ICEBERG_COMMITTED = "iceberg_committed"
+    INDEX_SWAPPED = "index_swapped"
+    WAL_GC_READY = "wal_gc_ready"
+    ABORTED = "aborted"
+    CLOSED = "closed"
+
+
+ENDED: Final = frozenset({TaskState.WAL_GC_READY, TaskState.CLOSED})
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """How far log compaction has come in a stream; true for ever once it is true.
+
+    Below `end` no row is left that a later row below `end` supersedes, and below `tombstones_end`
+    no tombstone. `passes` are (end, time): what lies below that end was cleaned by that time.
+    """
+
+    end: int = 0
+    tombstones_end: int = 0
+    passes: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRecord:
+    """A stream's task, as its key holds it."""
+
+    stream: int
+    topic_id: TopicId
+    topic: str
+    partition: int
+    task: int
+    """The number of the task within its stream: the epoch it was created with."""
+    target: Target
+    start: int
+    end: int
+    expected: int | None
+    """The partition's place in the table's vector that the range was planned from."""
+    state: TaskState
+    epoch: int
+    holder: str
+    lease_end_ms: int
+    created_ms: int
+    file: DataFile | None = None
+    failures: int = 0
+    """How often in a row this range failed; carried over to the task that tries again."""
+    problem: str = ""
+    quarantine: tuple[tuple[int, int], ...] = ()
+    """Ranges with batches that do not decode, and those of data files that cannot be read: the
+    first become segments before their rows are in the table, the second are left as they are."""
+    inputs: tuple[str, ...] = ()
+    """The keys of the table's files that a replacing task takes out, in order of offsets."""
+    cleaned: Cleaned = Cleaned()
+    """What log compaction has achieved; goes along from task to task."""
+
+    @property
+    def name(self) -> str:
+        """A name for people, and the id that the table's snapshots carry."""
+        return f"{self.stream}-{self.task}"
+
+    @property
+    def input_kinds(self) -> tuple[set[FileKind], ...]:
+        """What the range may lie in: one kind, or for a table also segments (`backfill`)."""
+        if self.is_replacing:
+            return ({FileKind.PARQUET},)
+        wal, segments = {FileKind.WAL}, {FileKind.SEGMENT}
+        return (wal, segments) if self.target is Target.TABLE else (wal,)
+
+    @property
+    def output_kind(self) -> FileKind:
+        """What kind of file the task makes."""
+        return FileKind.SEGMENT if self.target is Target.LOG else FileKind.PARQUET
+
+    @property
+    def is_replacing(self) -> bool:
+        """Whether its inputs are files of the table, whose files, not its vector, then decide."""
+        return self.target in REPLACING
+
+
+def task_key(stream: int) -> str:
+    """The key of a stream's record."""
+    return f"{TASKS}{stream}"
+
+
+def is_open(record: TaskRecord) -> bool:
+    """Whether the task has something left to do; what an open record names is not deleted."""
+    return record.state not in ENDED
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a holder of a task knows its lease by."""
+
+    epoch: int
+    holder: str
+
+
+def held_by(record: TaskRecord) -> Held:
+    """The lease that a record is under."""
+    return Held(record.epoch, record.holder)
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Who takes a task and until when, by its own clock; `holder` is a name unique for ever."""
+
+    holder: str
+    end_ms: int
+
+
+def create(previous: TaskRecord | None, planned: PlannedTask, lease: Lease) -> TaskRecord:
+    """The record of a new task, put with the version that `previous` (or its absence) had."""
+    assert previous is None or not is_open(previous), previous
+    assert previous is None or previous.stream == planned.stream, planned
+    epoch = 1 if previous is None else previous.epoch + 1
+    retried = previous is not None and previous.end > planned.start
+    carried = () if previous is None else previous.quarantine
+    return TaskRecord(
+        stream=planned.stream,
+        topic_id=planned.topic_id,
+        topic=planned.topic,
+        partition=planned.partition,
+        task=epoch,
+        target=planned.target,
+        start=planned.start,
+        end=planned.end,
+        expected=planned.expected,
+        state=TaskState.CREATED if planned.present is None else TaskState.ICEBERG_COMMITTED,
+        epoch=epoch,
+        holder=lease.holder,
+        lease_end_ms=lease.end_ms,
+        created_ms=planned.planned_ms,
+        file=planned.present,
+        failures=previous.failures if previous is not None and retried else 0,
+        quarantine=carried[-QUARANTINE_MAX:],
+        inputs=planned.inputs,
+        cleaned=Cleaned() if previous is None else previous.cleaned,
+    )
+
+
+def with_cleaned(previous: TaskRecord, cleaned: Cleaned) -> TaskRecord:
+    """The record of a task that ended, with what log compaction has achieved since.
+
+    It may be put on whatever ended record is found, for it stays true whatever ran in between.
+    """
+    assert not is_open(previous), previous
+    assert cleaned.end >= previous.cleaned.end, (previous, cleaned)
+    return replace(previous, cleaned=cleaned)
+
+
+def with_quarantine(previous: TaskRecord, *, start: int, end: int) -> TaskRecord:
+    """The record of a task that ended, with a data file that a scan could not read."""
+    assert not is_open(previous), previous
+    return replace(previous, quarantine=(*previous.quarantine, (start, end))[-QUARANTINE_MAX:])
+
+
+def claimable(record: TaskRecord, *, now_ms: int) -> bool:
+    """Whether taking the task over is polite: it is open and its lease has run out."""
+    return is_open(record) and now_ms >= record.lease_end_ms
+
+
+def claim(record: TaskRecord, lease: Lease) -> TaskRecord:
+    """The record under a new holder; everything of older epochs is void once it is put."""
+    return replace(record, epoch=record.epoch + 1, holder=lease.holder, lease_end_ms=lease.end_ms)
+
+
+def renew(record: TaskRecord, *, lease_end_ms: int) -> TaskRecord:
+    """The record with a longer lease under the same epoch; 0 lets go of it."""
+    return replace(record, lease_end_ms=lease_end_ms)
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    key: str
+    kind: int
+    start: int
+    end: int
+    row_count: int
+    size_bytes: int
+    max_timestamp_ms: int
+    facts: TableFileFacts | None
+
+
+class _Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The JSON of a record."""
+
+    format: int
+    stream: int
+    topic_id: str
+    topic: str
+    partition: int
+    task: int
+    target: Target
+    start: int
+    end: int
+    expected: int | None
+    state: TaskState
+    epoch: int
+    holder: str
+    lease_end_ms: int
+    created_ms: int
+    file: _File | None
+    failures: int
+    problem: str
+    quarantine: tuple[tuple[int, int], ...]
+    inputs: tuple[str, ...]
+    cleaned: Cleaned
+
+
+class _Format(msgspec.Struct, frozen=True):
+    format: int
+
+
+def encode_record(record: TaskRecord) -> bytes:
+    """The record as its key's value."""
+    _check(record)
+    file = record.file
+    kept = {name: getattr(record, name) for name in _Value.__struct_fields__ if name != "format"}
+    kept["topic_id"] = record.topic_id.hex()
+    kept["file"] = file and _File(
+        key=file.name.key,
+        kind=int(file.name.kind),
+        start=file.start,
+        end=file.end,
+        row_count=file.row_count,
+        size_bytes=file.size_bytes,
+        max_timestamp_ms=file.max_timestamp_ms,
+        facts=file.facts,
+    )
+    value = msgspec.json.encode(_Value(format=RECORD_FORMAT, **kept))
+    assert len(value) <= VALUE_BYTES_MAX, len(value)
+    return value
+
+
+def decode_record(value: bytes) -> TaskRecord:
+    """The record of a value; `Corrupt` when it is none, `Refused` when a newer version wrote it."""
+    try:
+        written = msgspec.json.decode(value, type=_Format).format
+        if written > RECORD_FORMAT:
+            raise Refused(f"a compaction task has format {written}, this version knows 1: upgrade")
+        found = msgspec.json.decode(value, type=_Value)
+        kept = {name: getattr(found, name) for name in _Value.__struct_fields__ if name != "format"}
+        kept["topic_id"] = TopicId(bytes.fromhex(found.topic_id))
+        kept["file"] = found.file and DataFile(
+            name=FileName(FileKind(found.file.kind), found.file.key),
+            start=found.file.start,
+            end=found.file.end,
+            row_count=found.file.row_count,
+            size_bytes=found.file.size_bytes,
+            max_timestamp_ms=found.file.max_timestamp_ms,
+            facts=found.file.facts,
+        )
+        record = TaskRecord(**kept)
+        _check(record)
+    except (msgspec.MsgspecError, ValueError, AssertionError) as error:
+        raise Corrupt(f"a compaction task cannot be understood: {error}") from None
+    return record
+
+
+def _check(record: TaskRecord) -> None:
+    """What holds of every record, written or read back."""
+    assert record.stream > 0, record
+    assert 0 <= record.start < record.end, record
+    assert record.expected is None or 0 <= record.expected <= record.start, record
+    assert 0 < record.task <= record.epoch, record
+    assert len(record.topic_id) == 16, record
+    assert len(record.problem) <= PROBLEM_LENGTH_MAX, record
+    names_file = record.state not in (TaskState.CREATED, TaskState.CLOSED)
+    assert names_file == (record.file is not None), record
+    if record.file is not None:
+        assert (record.file.start, record.file.end) == (record.start, record.end), record
+    assert all(start < end for start, end in record.quarantine), record
+    assert record.is_replacing or not record.inputs, record
+    assert len(set(record.inputs)) == len(record.inputs) <= INPUTS_MAX, record
+    ends = [end for end, _ in record.cleaned.passes]
+    assert ends == sorted(set(ends)), record
+    assert 0 <= record.cleaned.tombstones_end <= record.cleaned.end, record

@@ -1,0 +1,97 @@
+"""Tables come and go with their topics, whoever was asleep when that happened.
+
+A table whose topic is gone is forgotten by the catalog; its objects stay for the collector. That a
+topic is gone is known by a list of topics that was asked for after the table was seen, for a table
+is made after its topic.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Iterable, Sequence
+
+from lakelog.catalog.port import CLUSTER_ID_PROPERTY, TableName, Tables
+from lakelog.catalog.port import TableView as CatalogView
+from lakelog.index.ports import IndexedTopic
+from lakelog.model.failures import Failure, Refused
+from lakelog.pipeline.round_counters import Tally
+from lakelog.pipeline.saga.tables import definition_of, topic_of
+from lakelog.pipeline.shop import Shop
+
+
+class Shelf:
+    """The tables of all topics of a cluster."""
+
+    def __init__(self, shop: Shop) -> None:
+        self._shop = shop
+        self._cluster_id = ""
+        self._strange: set[TableName] = set()
+        """Tables of others in our namespace: they are looked at once."""
+
+    async def names(self, tally: Tally) -> set[TableName] | None:
+        """The tables there are; None when the catalog cannot be asked, which is reported."""
+        namespace = self._shop.options.namespace
+        self._shop.has_catalog = True
+        try:
+            return set(await self._shop.ask_table(lambda tables: tables.names(namespace)))
+        except Failure as error:
+            self._shop.has_catalog = False
+            tally.hinder(f"the catalog: {type(error).__name__}: {error}")
+            return None
+
+    async def keep(
+        self, names: set[TableName], topics: Sequence[IndexedTopic], tally: Tally
+    ) -> None:
+        """Make tables that are missing and forget those of no topic, seen before `topics` were."""
+        wanted = {self._shop.table_name(one.name): one for one in topics}
+        missing = [
+            one for name, one in sorted(wanted.items()) if one.has_table and name not in names
+        ]
+        async with asyncio.TaskGroup() as group:
+            for topic in missing:
+                group.create_task(self._kept(self.table_of(topic), topic.name, tally))
+            self._strange &= names
+            for name in sorted(names - wanted.keys() - self._strange):
+                group.create_task(self._kept(self._forget(name, topics), name.table, tally))
+
+    async def table_of(self, topic: IndexedTopic) -> CatalogView:
+        """The topic's table, made now if there is none; `Refused` when the name is another's."""
+        found = await self._shop.table(topic.name)
+        if found is not None and topic_of(found) == topic.topic_id:
+            return found
+        if found is not None and not await self._forgotten(found, await self._shop.topics()):
+            raise Refused(f"{found.name}: is the table of another topic; choose another namespace")
+        definition = definition_of(
+            topic.name,
+            topic.topic_id,
+            cluster_id=await self._cluster(),
+            namespace=self._shop.options.namespace,
+        )
+        return await self._shop.change_table(lambda tables: tables.create(definition))
+
+    async def _forget(self, name: TableName, topics: Iterable[IndexedTopic]) -> None:
+        found = await self._shop.ask_table(lambda tables: tables.load(name))
+        if found is not None and not await self._forgotten(found, topics):
+            self._strange.add(name)
+
+    async def _forgotten(self, table: CatalogView, topics: Iterable[IndexedTopic]) -> bool:
+        """Forget the table if it was that of a topic of ours which is gone."""
+        topic_id = topic_of(table)
+        ours = table.properties.get(CLUSTER_ID_PROPERTY) == await self._cluster()
+        if topic_id is None or not ours or any(one.topic_id == topic_id for one in topics):
+            return False
+
+        async def drop(tables: Tables) -> None:
+            await tables.drop(table.name, topic_id=topic_id.hex())
+
+        await self._shop.change_table(drop)
+        return True
+
+    async def _kept(self, work: Awaitable[object], topic: str, tally: Tally) -> None:
+        try:
+            await work
+        except Failure as error:
+            tally.hinder(f"its table: {type(error).__name__}: {error}", topic=topic)
+
+    async def _cluster(self) -> str:
+        if not self._cluster_id:
+            self._cluster_id = await self._shop.cluster_id()
+        return self._cluster_id
