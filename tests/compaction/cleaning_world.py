@@ -32,9 +32,9 @@ from lakelog.pipeline.maintenance.log_compaction import (
     key_of,
     plan_pass,
 )
-from lakelog.pipeline.planning.plan import PlannedTask, StreamName, Target
 from lakelog.pipeline.planning.small_files import replacement
 from lakelog.pipeline.saga.task_record import Cleaned
+from lakelog.pipeline.saga.values import PlannedTask, StreamName, TaskTarget
 from lakelog.records.build import Record
 from lakelog.streams.objects import FileKind, FileName
 
@@ -111,7 +111,7 @@ class CompactedStream:
         survivors: dict[str, Survivors] = {one.key: one for one in answer}
         groups = groups_of(plan, survivors, bytes_target=bytes_target)
         for group in groups[:groups_max]:
-            await self.replace(group.entries, Target.CLEAN, group)
+            await self.replace(group.entries, TaskTarget.CLEAN, group)
         if len(groups) > groups_max:
             return False
         self.cleaned = after_pass(self.cleaned, plan, rules=self.rules, now_ms=self.now_ms)
@@ -119,7 +119,7 @@ class CompactedStream:
         return True
 
     async def replace(
-        self, entries: tuple[StreamEntry, ...], target: Target, group: Group | None = None
+        self, entries: tuple[StreamEntry, ...], target: TaskTarget, group: Group | None = None
     ) -> None:
         """The task of these entries, from its plan to its end."""
         assert group is None or group.is_in(self.view)

@@ -12,8 +12,8 @@ from tests.compaction.saga_world import (
     replaceable,
 )
 
-from lakelog.pipeline.planning.plan import Target
 from lakelog.pipeline.saga.task_record import is_open
+from lakelog.pipeline.saga.values import TaskTarget
 from lakelog.streams.objects import FileKind
 
 
@@ -62,7 +62,7 @@ def _wants(world: World, offset: int) -> bool:
     (entry,) = [one for one in index.entries if one.start <= offset < one.end]
     if entry_of(entry).kind is not FileKind.PARQUET:
         return True
-    emptied = world.record is not None and world.record.target is Target.CLEAN
+    emptied = world.record is not None and world.record.target is TaskTarget.CLEAN
     return has_rows(entry) and not (emptied and key_of(entry) in _replaced(world))
 
 

@@ -13,7 +13,7 @@ from tests.compaction.saga_invariants import flaw, is_good_end
 from tests.compaction.saga_moves import Impossible, Moves
 from tests.compaction.saga_world import Budget, Rules, Setup, World, begin
 
-from lakelog.pipeline.planning.plan import Target
+from lakelog.pipeline.saga.values import TaskTarget
 
 
 class Violation(Exception):  # noqa: N818 - it is what happened, and no error of the caller
@@ -123,13 +123,17 @@ SMALL = {
     "rows of a segment, abort, foreign commit": Setup(
         entries=1, pieces_max=1, budget=Budget(abort=1, foreign=1), quarantine=((0, 2),)
     ),
-    "rewrite, crash": Setup(entries=2, files=2, replaces=Target.REWRITE, budget=Budget(crash=1)),
-    "rewrite, rival": Setup(entries=2, files=2, replaces=Target.REWRITE, budget=Budget(rival=1)),
+    "rewrite, crash": Setup(
+        entries=2, files=2, replaces=TaskTarget.REWRITE, budget=Budget(crash=1)
+    ),
+    "rewrite, rival": Setup(
+        entries=2, files=2, replaces=TaskTarget.REWRITE, budget=Budget(rival=1)
+    ),
     "rewrite, trim, retention": Setup(
-        entries=2, files=2, replaces=Target.REWRITE, budget=Budget(trim=1, retire=1)
+        entries=2, files=2, replaces=TaskTarget.REWRITE, budget=Budget(trim=1, retire=1)
     ),
     "clean, abort, rival": Setup(
-        entries=1, files=1, replaces=Target.CLEAN, budget=Budget(abort=1, rival=1)
+        entries=1, files=1, replaces=TaskTarget.CLEAN, budget=Budget(abort=1, rival=1)
     ),
 }
 """Searches for every run of the tests."""
@@ -138,7 +142,7 @@ LARGE = {
     "two tasks, crash": Setup(entries=3, budget=Budget(crash=1)),
     **{
         f"{target.value}, {name}": Setup(entries=2, files=2, replaces=target, budget=budget)
-        for target in (Target.REWRITE, Target.CLEAN)
+        for target in (TaskTarget.REWRITE, TaskTarget.CLEAN)
         for name, budget in (
             ("crash, rival", Budget(crash=1, rival=1)),
             ("lost reply, rival", Budget(lost=1, rival=1)),
@@ -149,10 +153,10 @@ LARGE = {
         )
     },
     "rewrite, then a new file, crash": Setup(
-        entries=3, files=2, replaces=Target.REWRITE, budget=Budget(crash=1)
+        entries=3, files=2, replaces=TaskTarget.REWRITE, budget=Budget(crash=1)
     ),
     "clean, then a new file, trim": Setup(
-        entries=3, files=2, replaces=Target.CLEAN, budget=Budget(trim=1)
+        entries=3, files=2, replaces=TaskTarget.CLEAN, budget=Budget(trim=1)
     ),
     "crash, lost reply, rival": Setup(entries=2, budget=Budget(1, 1, 1)),
     "two crashes, two tasks": Setup(entries=3, budget=Budget(crash=2)),

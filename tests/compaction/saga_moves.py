@@ -28,24 +28,30 @@ from tests.compaction.saga_world import (
     table_view,
 )
 
-from lakelog.pipeline.planning.plan import PlannedTask, Problem, SegmentsFirst, TableAhead, Target
+from lakelog.pipeline.planning.plan import Problem, SegmentsFirst, TableAhead
 from lakelog.pipeline.saga.file_keys import output_key
 from lakelog.pipeline.saga.steps import (
     AppendSwap,
     CommitTable,
     Finished,
     Forget,
-    Lost,
+    LeaseLost,
     Mark,
     MoveTable,
+    Observation,
     ReplaceFiles,
-    Seen,
-    Stuck,
+    TaskStuck,
     WriteFile,
     abandon,
 )
-from lakelog.pipeline.saga.task_record import TaskRecord, claim, create, held_by, is_open
-from lakelog.pipeline.saga.values import InputsGone, Moved, Written
+from lakelog.pipeline.saga.task_record import TaskRecord, claim, create, is_open, lease_of
+from lakelog.pipeline.saga.values import (
+    FileWritten,
+    InputsGone,
+    PlannedTask,
+    TableMoved,
+    TaskTarget,
+)
 
 
 class Impossible(Exception):  # noqa: N818 - it is what happened, and no error of the caller
@@ -101,7 +107,7 @@ class Moves:
         if worker.at.startswith("plan"):
             doomed = worker.record is not None and worker.version != world.version
             return Worker() if doomed else worker  # what was absent may be absent again
-        held = held_by(world.record) if world.record else None
+        held = lease_of(world.record) if world.record else None
         fenced = self.rules.fences and worker.record is None and worker.held != held
         return Worker() if fenced and worker.at != "idle" else worker
 
@@ -111,7 +117,7 @@ class Moves:
 
     def _attempt(self, world: World, worker: Worker) -> str:
         """What is chance outside of a model: another name for each attempt."""
-        empty = EMPTY if world.record and world.record.target is Target.CLEAN else ""
+        empty = EMPTY if world.record and world.record.target is TaskTarget.CLEAN else ""
         return empty + "ab"[worker.attempt] + "x" * self._wiped(world)
 
     def _environment(self, world: World) -> Iterator[tuple[str, World]]:
@@ -198,7 +204,7 @@ class Moves:
     def _claim(
         self, world: World, worker: Worker, record: TaskRecord
     ) -> Iterator[tuple[str, World, Worker]]:
-        held = any(one.held == held_by(record) for one in world.workers)
+        held = any(one.held == lease_of(record) for one in world.workers)
         if held and not world.budget.rival:
             return
         if held:
@@ -233,17 +239,17 @@ class Moves:
         assert worker.stream is not None
         assert worker.held is not None
         table = table_view(worker.table, worker.record)
-        seen = Seen(table, stream_view(worker.stream), worker.record)
+        seen = Observation(table, stream_view(worker.stream), worker.record)
         step = self.rules.next_step(seen, worker.held, worker.fact, worker.table)
-        if isinstance(step, Finished | Lost):
+        if isinstance(step, Finished | LeaseLost):
             yield type(step).__name__, world, Worker()
             return
-        if isinstance(step, Stuck):
+        if isinstance(step, TaskStuck):
             raise Impossible(f"stuck: {step.reason}")
         slim = Worker(at="hold act", held=worker.held, fact=worker.fact, attempt=worker.attempt)
         yield self._asked(world, worker, slim, step)
         record = worker.record
-        if world.budget.abort and record and held_by(record) == worker.held:
+        if world.budget.abort and record and lease_of(record) == worker.held:
             mark = abandon(record, "")
             if isinstance(mark, Mark):
                 spent = world._replace(budget=world.budget._replace(abort=world.budget.abort - 1))
@@ -299,13 +305,13 @@ class Moves:
         if worker.at == "plan act":
             if reached is None or reached.record is None:
                 return Worker()
-            return Worker(at="hold 0", held=held_by(reached.record))
+            return Worker(at="hold 0", held=lease_of(reached.record))
         fact = worker.fact
         match request:
             case Put(file=file):
-                fact = Written(file)
+                fact = FileWritten(file)
             case Move() if reached is not None:
-                fact = Moved()
+                fact = TableMoved()
             case Cas() if reached is not None:
                 fact = None
             case _:

@@ -18,25 +18,24 @@ from tests.compaction.saga_world import (
 )
 
 from lakelog.domain.events import Swap
-from lakelog.pipeline.planning.plan import Target
 from lakelog.pipeline.saga.steps import (
     AppendSwap,
     CommitTable,
-    Lost,
+    LeaseLost,
     Mark,
     MoveTable,
+    Observation,
     ReplaceFiles,
-    Seen,
     Step,
-    Stuck,
+    TaskStuck,
     WriteFile,
     next_step,
 )
-from lakelog.pipeline.saga.task_record import Held, TaskRecord, TaskState
-from lakelog.pipeline.saga.values import Fact, InputsGone, Written
+from lakelog.pipeline.saga.task_record import LeaseId, TaskRecord, TaskState
+from lakelog.pipeline.saga.values import Fact, FileWritten, InputsGone, TaskTarget
 from lakelog.streams.objects import FileKind, FileName, digest
 
-Decide = Callable[[Seen, Held, Fact | None, Table], Step]
+Decide = Callable[[Observation, LeaseId, Fact | None, Table], Step]
 
 
 @dataclass(frozen=True)
@@ -48,11 +47,11 @@ class Mutant:
     setup: Setup
 
 
-def _real(seen: Seen, held: Held, fact: Fact | None) -> Step:
+def _real(seen: Observation, held: LeaseId, fact: Fact | None) -> Step:
     return next_step(seen, held=held, fact=fact)
 
 
-def swap_first(seen: Seen, held: Held, fact: Fact | None, table: Table) -> Step:
+def swap_first(seen: Observation, held: LeaseId, fact: Fact | None, table: Table) -> Step:
     step = _real(seen, held, fact)
     if isinstance(step, CommitTable | ReplaceFiles) and seen.record is not None:
         committed = replace(seen.record, state=TaskState.ICEBERG_COMMITTED)
@@ -61,10 +60,14 @@ def swap_first(seen: Seen, held: Held, fact: Fact | None, table: Table) -> Step:
     return step
 
 
-def search_for_the_id(seen: Seen, held: Held, fact: Fact | None, table: Table) -> Step:
+def search_for_the_id(seen: Observation, held: LeaseId, fact: Fact | None, table: Table) -> Step:
     step = _real(seen, held, fact)
     record = seen.record
-    if record is None or record.state is not TaskState.PARQUET_WRITTEN or isinstance(step, Lost):
+    if (
+        record is None
+        or record.state is not TaskState.PARQUET_WRITTEN
+        or isinstance(step, LeaseLost)
+    ):
         return step
     assert record.file is not None
     if record.name in table.ids:
@@ -72,16 +75,20 @@ def search_for_the_id(seen: Seen, held: Held, fact: Fact | None, table: Table) -
     return CommitTable(record, record.file, str(table.token), table.vector, record.end)
 
 
-def never_look_at_the_vector(seen: Seen, held: Held, fact: Fact | None, table: Table) -> Step:
+def never_look_at_the_vector(
+    seen: Observation, held: LeaseId, fact: Fact | None, table: Table
+) -> Step:
     return search_for_the_id(seen, held, fact, table._replace(ids=frozenset()))
 
 
-def own_file_after_written(seen: Seen, held: Held, fact: Fact | None, table: Table) -> Step:
+def own_file_after_written(
+    seen: Observation, held: LeaseId, fact: Fact | None, table: Table
+) -> Step:
     step = _real(seen, held, fact)
     if not isinstance(step, CommitTable) or seen.stream is None:
         return step
     record = step.record
-    if isinstance(fact, Written):
+    if isinstance(fact, FileWritten):
         return replace(step, file=fact.file)
     assert record.file is not None
     if record.file.name.key.split("-")[2] == str(record.epoch):
@@ -89,39 +96,39 @@ def own_file_after_written(seen: Seen, held: Held, fact: Fact | None, table: Tab
     return WriteFile(record, seen.stream.overlapping(start=record.start, end=record.end))
 
 
-def close_without_moving(seen: Seen, held: Held, fact: Fact | None, table: Table) -> Step:
+def close_without_moving(seen: Observation, held: LeaseId, fact: Fact | None, table: Table) -> Step:
     step = _real(seen, held, fact)
     if isinstance(step, MoveTable) and seen.record is not None:
         return Mark(replace(seen.record, state=TaskState.CLOSED, file=None), "mark closed")
     return step
 
 
-def close_when_unsure(seen: Seen, held: Held, fact: Fact | None, table: Table) -> Step:
+def close_when_unsure(seen: Observation, held: LeaseId, fact: Fact | None, table: Table) -> Step:
     step = _real(seen, held, fact)
     if isinstance(fact, InputsGone) and isinstance(step, CommitTable | ReplaceFiles | Mark):
         return Mark(replace(step.record, state=TaskState.CLOSED, file=None), "mark closed")
     return step
 
 
-def whoever_holds_it(seen: Seen, held: Held, fact: Fact | None, table: Table) -> Step:
+def whoever_holds_it(seen: Observation, held: LeaseId, fact: Fact | None, table: Table) -> Step:
     record = seen.record
     if record is None:
-        return Lost()
-    if isinstance(fact, Written) and record.state is TaskState.CREATED:
+        return LeaseLost()
+    if isinstance(fact, FileWritten) and record.state is TaskState.CREATED:
         return Mark(
             replace(record, state=TaskState.PARQUET_WRITTEN, file=fact.file), "mark written"
         )
-    return _real(seen, Held(record.epoch, record.holder), fact)
+    return _real(seen, LeaseId(record.epoch, record.holder), fact)
 
 
-def epoch_alone(seen: Seen, held: Held, fact: Fact | None, table: Table) -> Step:
+def epoch_alone(seen: Observation, held: LeaseId, fact: Fact | None, table: Table) -> Step:
     record = seen.record
     if record is not None and record.epoch == held.epoch:
-        held = Held(record.epoch, record.holder)
+        held = LeaseId(record.epoch, record.holder)
     return _real(seen, held, fact)
 
 
-def give_up_on_refusal(seen: Seen, held: Held, fact: Fact | None, table: Table) -> Step:
+def give_up_on_refusal(seen: Observation, held: LeaseId, fact: Fact | None, table: Table) -> Step:
     """The swap is thought to be hopeless once trimming took a part: plan the rest anew."""
     step = _real(seen, held, fact)
     if not isinstance(step, AppendSwap):
@@ -133,23 +140,27 @@ def give_up_on_refusal(seen: Seen, held: Held, fact: Fact | None, table: Table) 
     return Mark(replace(seen.record, state=TaskState.CLOSED, file=None), "mark closed")
 
 
-def always_replace(seen: Seen, held: Held, fact: Fact | None, table: Table) -> Step:
+def always_replace(seen: Observation, held: LeaseId, fact: Fact | None, table: Table) -> Step:
     step = _real(seen, held, fact)
     record = seen.record
-    if record is None or record.state is not TaskState.PARQUET_WRITTEN or isinstance(step, Lost):
+    if (
+        record is None
+        or record.state is not TaskState.PARQUET_WRITTEN
+        or isinstance(step, LeaseLost)
+    ):
         return step
     assert record.file is not None
     return ReplaceFiles(record, record.file, str(table.token), record.inputs)
 
 
-def stuck_without_inputs(seen: Seen, held: Held, fact: Fact | None, table: Table) -> Step:
+def stuck_without_inputs(seen: Observation, held: LeaseId, fact: Fact | None, table: Table) -> Step:
     step = _real(seen, held, fact)
     if isinstance(step, Mark) and step.effect == "mark aborted":
-        return Stuck("an input is gone")
+        return TaskStuck("an input is gone")
     return step
 
 
-def empty_is_missing(seen: Seen, held: Held, fact: Fact | None, table: Table) -> Step:
+def empty_is_missing(seen: Observation, held: LeaseId, fact: Fact | None, table: Table) -> Step:
     """A file without rows is looked for in the table, which will never name it."""
     record = seen.record
     if record is not None and record.file is not None:
@@ -191,7 +202,7 @@ def _small(**budget: int) -> Setup:
 
 UNSURE = InputsGone("the commit did not answer")
 
-_TWO_FILES = Setup(entries=2, files=2, replaces=Target.REWRITE, states_max=300_000)
+_TWO_FILES = Setup(entries=2, files=2, replaces=TaskTarget.REWRITE, states_max=300_000)
 
 
 def _rewrite(**budget: int) -> Setup:
@@ -228,7 +239,7 @@ REPLACING_MUTANTS = (
     Mutant(
         "a file without rows is looked for in the table",
         Rules(next_step=empty_is_missing),
-        Setup(entries=1, files=1, replaces=Target.CLEAN, states_max=300_000),
+        Setup(entries=1, files=1, replaces=TaskTarget.CLEAN, states_max=300_000),
     ),
 )
 """Those of tasks that replace files of the table."""

@@ -19,21 +19,19 @@ from lakelog.model.ids import TopicId
 from lakelog.pipeline.planning.backfill import plan_backfill
 from lakelog.pipeline.planning.plan import (
     NothingDue,
-    PlannedTask,
     PlanOptions,
     Problem,
     SegmentsFirst,
-    StreamName,
     TableAhead,
-    Target,
     plan_present,
     plan_stream,
 )
 from lakelog.pipeline.planning.small_files import replacement
 from lakelog.pipeline.saga.file_keys import may_be_named, parse_output_key
-from lakelog.pipeline.saga.steps import Seen, Step, next_step
-from lakelog.pipeline.saga.task_record import Held, Lease, TaskRecord
-from lakelog.pipeline.saga.values import DataFile, Fact, TableView
+from lakelog.pipeline.saga.steps import Observation, Step, next_step
+from lakelog.pipeline.saga.table_view import PartitionTableView
+from lakelog.pipeline.saga.task_record import Lease, LeaseId, TaskRecord
+from lakelog.pipeline.saga.values import DataFile, Fact, PlannedTask, StreamName, TaskTarget
 from lakelog.streams.objects import FileKind, FileName, ObjectName, WalName, digest
 from lakelog.wal.ids import make_wal_id
 
@@ -110,7 +108,7 @@ class Worker(NamedTuple):
     """One worker: where it is in its loop and all that it remembers."""
 
     at: str = "idle"
-    held: Held | None = None
+    held: LeaseId | None = None
     table: Table | None = None
     stream: Index | None = None
     record: TaskRecord | None = None
@@ -145,7 +143,7 @@ class Setup:
 
     entries: int = 3
     files: int = 0
-    replaces: Target | None = None
+    replaces: TaskTarget | None = None
     workers: int = 2
     budget: Budget = field(default_factory=Budget)
     pieces_max: int = 2
@@ -191,7 +189,7 @@ def replaceable(index: Index, setup: Setup) -> tuple[Stored, ...]:
         if entry_of(one).kind is not FileKind.PARQUET:
             break
         run.append(one)
-    if setup.replaces is Target.REWRITE:
+    if setup.replaces is TaskTarget.REWRITE:
         return tuple(run) if len(run) > 1 else ()
     return tuple(run) if setup.replaces and any(has_rows(one) for one in run) else ()
 
@@ -265,8 +263,8 @@ def _named(file: Stored, record: TaskRecord | None) -> bool:
 class Rules:
     """The code under test and the few places where a driver could go wrong."""
 
-    next_step: Callable[[Seen, Held, Fact | None, Table], Step] = lambda seen, held, fact, _: (
-        next_step(seen, held=held, fact=fact)
+    next_step: Callable[[Observation, LeaseId, Fact | None, Table], Step] = (
+        lambda seen, held, fact, _: next_step(seen, held=held, fact=fact)
     )
     plan: Callable[[Index, Table, Setup, bool], Planned] = _plan
     may_be_named: Callable[[Stored, TaskRecord | None], bool] = _named
@@ -303,9 +301,9 @@ def stream_view(index: Index) -> StreamView | None:
 
 
 @cache
-def table_view(table: Table, record: TaskRecord | None) -> TableView:
+def table_view(table: Table, record: TaskRecord | None) -> PartitionTableView:
     """The table as the holder of a task sees it."""
-    view = TableView(TOPIC, str(table.token), table.vector)
+    view = PartitionTableView(TOPIC, str(table.token), table.vector)
     if record is None or not record.is_replacing:
         return view
     inside = [one for one in table.files if one.end > record.start and one.start < record.end]

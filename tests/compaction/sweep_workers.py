@@ -10,7 +10,6 @@ from lakelog.catalog.port import TableName
 from lakelog.index.ports import StreamView
 from lakelog.model.failures import Conflict, NotFound
 from lakelog.model.ids import TopicId
-from lakelog.pipeline.planning.plan import PlannedTask, Target, Trigger
 from lakelog.pipeline.saga.file_keys import output_key
 from lakelog.pipeline.saga.steps import (
     AppendSwap,
@@ -18,25 +17,33 @@ from lakelog.pipeline.saga.steps import (
     Forget,
     Mark,
     MoveTable,
+    Observation,
     ReplaceFiles,
-    Seen,
     Step,
     WriteFile,
     abandon,
     next_step,
 )
+from lakelog.pipeline.saga.table_view import PartitionTableView as SagaTable
 from lakelog.pipeline.saga.task_record import (
-    Held,
+    LeaseId,
     TaskRecord,
     claim,
     create,
     decode_record,
-    held_by,
     is_open,
+    lease_of,
     task_key,
 )
-from lakelog.pipeline.saga.values import DataFile, Fact, Moved, Written
-from lakelog.pipeline.saga.values import TableView as SagaTable
+from lakelog.pipeline.saga.values import (
+    DataFile,
+    Fact,
+    FileWritten,
+    PlannedTask,
+    TableMoved,
+    TaskTarget,
+    Trigger,
+)
 from lakelog.streams.objects import FileKind, FileName
 
 
@@ -45,7 +52,7 @@ class Worker:
     """A holder of a task; what it saw may be old by the time it acts."""
 
     stream: int
-    held: Held
+    held: LeaseId
     fact: Fact | None = None
     looks: int = 0
     table: SagaTable | None = None
@@ -75,7 +82,7 @@ class Workshop(Ground):
         size = next(self.script, 0) % 3
         run = run[: size + 1]
         if run and table is not None and (table.offset or 0) <= run[0].start:
-            planned = self.planned(stream, run[0].start, run[-1].end, Target.TABLE)
+            planned = self.planned(stream, run[0].start, run[-1].end, TaskTarget.TABLE)
             await self.create(planned)
 
     async def begin_rewrite(self) -> None:
@@ -86,12 +93,12 @@ class Workshop(Ground):
         live = () if table is None else tuple(file.key for file in table.files)
         if len(names) > 1 and set(names) <= set(live):
             starts = {file.key: file.start for file in table.files} if table else {}
-            target = Target.CLEAN if next(self.script, 0) % 4 == 0 else Target.REWRITE
+            target = TaskTarget.CLEAN if next(self.script, 0) % 4 == 0 else TaskTarget.REWRITE
             planned = self.planned(stream, starts[names[0]], run[-1].end, target, names)
             await self.create(planned)
 
     def planned(
-        self, stream: Stream, start: int, end: int, target: Target, inputs: tuple[str, ...] = ()
+        self, stream: Stream, start: int, end: int, target: TaskTarget, inputs: tuple[str, ...] = ()
     ) -> PlannedTask:
         table = self.table_of(stream)
         return PlannedTask(
@@ -102,7 +109,7 @@ class Workshop(Ground):
             target=target,
             start=start,
             end=end,
-            expected=table.offset if table and target is Target.TABLE else None,
+            expected=table.offset if table and target is TaskTarget.TABLE else None,
             input_bytes=1,
             entry_count=1,
             oldest_ms=1,
@@ -116,7 +123,7 @@ class Workshop(Ground):
         if before is None or not is_open(before):
             record = create(before, planned, self.lease())
             await self.put(record, version)
-            self.workers.append(Worker(record.stream, held_by(record)))
+            self.workers.append(Worker(record.stream, lease_of(record)))
 
     async def take_over(self) -> None:
         found = await self.meta.range(task_key(0)[:-1])
@@ -125,7 +132,7 @@ class Workshop(Ground):
             _, version = await self.record(record.stream)
             claimed = claim(record, self.lease())
             await self.put(claimed, version)
-            self.workers.append(Worker(record.stream, held_by(claimed)))
+            self.workers.append(Worker(record.stream, lease_of(claimed)))
 
     async def crash(self) -> None:
         if self.workers:
@@ -135,7 +142,7 @@ class Workshop(Ground):
         worker = self.pick(self.workers)
         if worker is not None:
             record, version = await self.record(worker.stream)
-            if record is not None and held_by(record) == worker.held:
+            if record is not None and lease_of(record) == worker.held:
                 mark = abandon(record, "given up")
                 if mark is not None:
                     await self.put(mark.record, version)
@@ -150,7 +157,7 @@ class Workshop(Ground):
                 worker.view = None if stream is None else stream.view()
             case 2:
                 record, worker.version = await self.record(worker.stream)
-                seen = Seen(worker.table, worker.view, record)
+                seen = Observation(worker.table, worker.view, record)
                 worker.step = next_step(seen, held=worker.held, fact=worker.fact)
                 worker.fact = None
             case _:
@@ -178,7 +185,7 @@ class Workshop(Ground):
         try:
             match step:
                 case WriteFile(record=record):
-                    worker.fact = Written(await self.written(record))
+                    worker.fact = FileWritten(await self.written(record))
                 case CommitTable() | ReplaceFiles() | MoveTable():
                     return await self.change_table(worker, step)
                 case AppendSwap(swap=swap):
@@ -199,7 +206,7 @@ class Workshop(Ground):
         key = output_key(record, attempt=f"{self.number():x}")
         await self.guard.put(key, [b"x"])
         name = FileName(record.output_kind, key)
-        rows = 0 if record.target is Target.CLEAN else 1
+        rows = 0 if record.target is TaskTarget.CLEAN else 1
         return DataFile(name, record.start, record.end, rows, 1, 1)
 
     async def change_table(
@@ -208,7 +215,7 @@ class Workshop(Ground):
         if worker.change is not None:
             await self.land(worker.change)
             if isinstance(step, MoveTable) and next(self.script, 0) % 4:
-                worker.fact = Moved()
+                worker.fact = TableMoved()
             return False
         record, _ = await self.record(worker.stream)
         table = None if record is None else self.catalog.tables.get(TableName(SPACE, record.topic))

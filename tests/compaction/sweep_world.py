@@ -16,7 +16,7 @@ from lakelog.meta.port import KeyValue
 from lakelog.model.failures import Conflict, NotFound
 from lakelog.objects.port import ObjectInfo
 from lakelog.pipeline.maintenance.file_gc import FileSweeper, SweepOptions, SweepReport
-from lakelog.pipeline.saga.task_record import TASKS, claim, decode_record, held_by, task_key
+from lakelog.pipeline.saga.task_record import TASKS, claim, decode_record, lease_of, task_key
 
 GRACE_S = 600.0
 BURSTS = (0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 2, 5, 15)
@@ -120,7 +120,7 @@ class SweepWorld(Workshop):
             record = decode_record(one.value)
             claimed = claim(record, self.lease())
             await self.put(claimed, one.version)
-            worker = Worker(record.stream, held_by(claimed))
+            worker = Worker(record.stream, lease_of(claimed))
             self.workers.append(worker)
             for _ in range(200):
                 if worker in self.workers:

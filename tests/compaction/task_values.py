@@ -4,10 +4,10 @@ from dataclasses import replace
 
 from lakelog.index.ports import StreamEntry, StreamView
 from lakelog.model.ids import TopicId
-from lakelog.pipeline.planning.plan import PlannedTask, Target, Trigger
 from lakelog.pipeline.saga.file_keys import output_key
+from lakelog.pipeline.saga.table_view import PartitionTableView
 from lakelog.pipeline.saga.task_record import Lease, TaskRecord, TaskState, create
-from lakelog.pipeline.saga.values import DataFile, TableView
+from lakelog.pipeline.saga.values import DataFile, PlannedTask, TaskTarget, Trigger
 from lakelog.records.table_facts import ColumnFacts, RowGroup, TableFileFacts, TableFileOrigin
 from lakelog.streams.objects import FileName, WalName
 from lakelog.wal.ids import make_wal_id
@@ -19,7 +19,7 @@ PLANNED = PlannedTask(
     topic_id=TOPIC,
     topic="t",
     partition=3,
-    target=Target.TABLE,
+    target=TaskTarget.TABLE,
     start=4,
     end=10,
     expected=4,
@@ -39,7 +39,7 @@ FACTS = TableFileFacts(
     columns=(ColumnFacts("offset", 2, 40, 6, 0, 4, 9),),
 )
 CREATED = create(None, PLANNED, LEASE)
-SEGMENT = create(None, replace(PLANNED, target=Target.LOG), LEASE)
+SEGMENT = create(None, replace(PLANNED, target=TaskTarget.LOG), LEASE)
 
 
 def file_of(record: TaskRecord, *, attempt: str = "a") -> DataFile:
@@ -65,8 +65,8 @@ def stream_of(*entries: StreamEntry, first_start: int = 0) -> StreamView:
     return StreamView(7, first_start, first_start, entries)
 
 
-def table_at(offset: int | None) -> TableView:
-    return TableView(TOPIC, "s1", offset)
+def table_at(offset: int | None) -> PartitionTableView:
+    return PartitionTableView(TOPIC, "s1", offset)
 
 
 PIECES = (wal_entry(4, 6), wal_entry(6, 8), wal_entry(8, 10))

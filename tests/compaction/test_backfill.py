@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from lakelog.index.ports import StreamColumns
 from lakelog.model.ids import TopicId
 from lakelog.pipeline.planning.backfill import ends_in_segment, plan_backfill
-from lakelog.pipeline.planning.plan import PlannedTask, PlanOptions, Problem, StreamName, Target
+from lakelog.pipeline.planning.plan import PlanOptions, Problem
+from lakelog.pipeline.saga.values import PlannedTask, StreamName, TaskTarget
 from lakelog.streams.objects import FileKind
 
 NAME = StreamName(7, TopicId(bytes(16)), "t", 0)
@@ -60,7 +61,7 @@ def test_the_first_segments_above_the_vector_are_due(
         return
     assert isinstance(found, PlannedTask)
     assert (found.start, found.end) == expected
-    assert (found.target, found.expected, found.planned_ms) == (Target.TABLE, vector, 99)
+    assert (found.target, found.expected, found.planned_ms) == (TaskTarget.TABLE, vector, 99)
     assert found.input_bytes == found.entry_count * 100 == (found.end - found.start) * 10
 
 

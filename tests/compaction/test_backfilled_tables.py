@@ -10,10 +10,11 @@ from tests.records.table_cases import Row
 
 from lakelog.catalog.port import TableName
 from lakelog.pipeline.maintenance.file_gc import FileSweeper, SweepOptions
-from lakelog.pipeline.planning.plan import PlanOptions, Target
+from lakelog.pipeline.planning.plan import PlanOptions
 from lakelog.pipeline.report import RoundReport
 from lakelog.pipeline.rounds import Pipeline
 from lakelog.pipeline.saga.task_record import TASKS, decode_record, task_key
+from lakelog.pipeline.saga.values import TaskTarget
 
 SMALL_FILES = PlanOptions(freshness_ms=0, bytes_min=0, bytes_target=1, bytes_max=1)
 LATE = replace(EAGER, upkeep_ms=3_600_000)
@@ -175,7 +176,7 @@ def test_a_new_pipeline_finds_the_segments_of_a_quiet_stream_that_another_left()
         await place.pipeline(options=replace(LATE, plan=SMALL_FILES)).round()
         (value,) = await place.meta.range(TASKS)
         record = decode_record(value.value)
-        assert (record.target, record.end) == (Target.TABLE, 3)  # of segments it says nothing
+        assert (record.target, record.end) == (TaskTarget.TABLE, 3)  # of segments it says nothing
         await rested(place.pipeline(options=LATE))
         await assert_lacks_only_the_unreadable(place, before)
 

@@ -16,8 +16,8 @@ from lakelog.pipeline.maintenance.log_compaction import (
     plan_pass,
     tombstones_due,
 )
-from lakelog.pipeline.planning.plan import StreamName
 from lakelog.pipeline.saga.task_record import Cleaned
+from lakelog.pipeline.saga.values import StreamName
 from lakelog.streams.objects import FileKind, FileName
 
 NAME = StreamName(7, TOPIC, "t", 3)

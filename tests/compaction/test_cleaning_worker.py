@@ -15,8 +15,8 @@ from lakelog.pipeline.files.kept import unpack_offsets
 from lakelog.pipeline.files.tasks import CompactionFailure, Trouble
 from lakelog.pipeline.maintenance import key_scan
 from lakelog.pipeline.maintenance.key_scan import scan
-from lakelog.pipeline.planning.plan import Target
 from lakelog.pipeline.planning.small_files import RewriteOptions, plan_rewrite
+from lakelog.pipeline.saga.values import TaskTarget
 
 _KEYS = st.sampled_from([None, b"", b"a", b"b", b"a" * 20, b"a" * 19 + b"b"])
 _RECORDS = st.lists(st.tuples(_KEYS, st.sampled_from([None, b"", b"v", b"w" * 30])), max_size=6)
@@ -42,7 +42,7 @@ async def _act(stream: CompactedStream, action: tuple[str, object, object]) -> N
         case ("merge", int(first), int(count)):
             chosen = tuple(stream.entries[first : first + count])
             if len(chosen) > 1:
-                await stream.replace(chosen, Target.REWRITE)
+                await stream.replace(chosen, TaskTarget.REWRITE)
         case ("trim", int(count), _):
             stream.trim(min(count, len(stream.entries)))
         case _:
@@ -169,7 +169,7 @@ def test_files_that_became_small_are_merged_by_the_next_rewrite() -> None:
         window = plan_rewrite(columns_of(stream), options=RewriteOptions(bytes_target=1 << 20))
         assert window is not None
         assert (window.start, window.end, window.entry_count) == (0, 20, 10)
-        await stream.replace(tuple(stream.entries), Target.REWRITE)
+        await stream.replace(tuple(stream.entries), TaskTarget.REWRITE)
         await stream.check()
 
     asyncio.run(scenario())
@@ -208,7 +208,7 @@ def test_a_tombstone_stays_beside_one_that_goes() -> None:
         stream = CompactedStream()
         await stream.append([(b"a", None), (None, None)], gap=0)
         await stream.append([(b"b", None)], gap=0)
-        await stream.replace(tuple(stream.entries), Target.REWRITE)
+        await stream.replace(tuple(stream.entries), TaskTarget.REWRITE)
         plan = stream.plan()
         assert plan is not None
         answer = await scan(stream.objects, replace(plan, tombstones_end=2))

@@ -22,7 +22,7 @@ from lakelog.catalog.port import TableName
 from lakelog.catalog.tables import external_tables
 from lakelog.pipeline.files.inline import InlineEngine
 from lakelog.pipeline.planning.small_files import RewriteOptions
-from lakelog.pipeline.saga.tables import definition_of
+from lakelog.pipeline.saga.table_view import definition_of
 from lakelog.records.table_schema import FIELD_IDS
 
 TIDY = replace(EAGER, upkeep_ms=0, rewrite=RewriteOptions(files_min=3))

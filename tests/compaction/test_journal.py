@@ -5,26 +5,26 @@ import pytest
 from tests.compaction.task_values import CREATED, FACTS, LEASE, PLANNED, at, file_of
 
 from lakelog.model.failures import Corrupt, Refused
-from lakelog.pipeline.planning.plan import Target
 from lakelog.pipeline.saga.task_record import (
     QUARANTINE_MAX,
     TASKS,
     Cleaned,
-    Held,
     Lease,
+    LeaseId,
     TaskState,
     claim,
     claimable,
     create,
     decode_record,
     encode_record,
-    held_by,
     is_open,
+    lease_of,
     renew,
     task_key,
     with_cleaned,
     with_quarantine,
 )
+from lakelog.pipeline.saga.values import TaskTarget
 from lakelog.streams.objects import FileKind
 
 
@@ -83,7 +83,7 @@ def test_a_record_of_a_newer_version_is_refused() -> None:
 
 def test_the_epoch_counts_on_from_task_to_task() -> None:
     first = claim(CREATED, Lease("two", 9000))
-    assert held_by(first) == Held(2, "two")
+    assert lease_of(first) == LeaseId(2, "two")
     assert first.task == 1
     ended = replace(first, state=TaskState.WAL_GC_READY, file=file_of(first))
     second = create(ended, replace(PLANNED, start=10, end=12, expected=10), LEASE)
@@ -135,7 +135,7 @@ def test_a_file_that_a_scan_could_not_read_is_remembered() -> None:
 
 
 def test_a_replacing_task_names_its_inputs() -> None:
-    record = create(None, replace(PLANNED, target=Target.REWRITE, inputs=("a", "b")), LEASE)
+    record = create(None, replace(PLANNED, target=TaskTarget.REWRITE, inputs=("a", "b")), LEASE)
     assert record.is_replacing
     assert record.output_kind is FileKind.PARQUET
     assert decode_record(encode_record(record)) == record
@@ -147,7 +147,7 @@ def test_a_lease_that_ran_out_may_be_taken_over_and_one_that_ended_not() -> None
     assert claimable(renew(CREATED, lease_end_ms=0), now_ms=1)
     assert not claimable(renew(CREATED, lease_end_ms=9000), now_ms=5000)
     assert not claimable(at(TaskState.CLOSED), now_ms=9000)
-    assert held_by(renew(CREATED, lease_end_ms=9000)) == held_by(CREATED)
+    assert lease_of(renew(CREATED, lease_end_ms=9000)) == lease_of(CREATED)
 
 
 def test_only_what_is_at_its_end_is_not_open() -> None:

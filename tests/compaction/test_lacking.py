@@ -6,16 +6,16 @@ import pytest
 from tests.compaction.task_values import CREATED, SEGMENT, at
 
 from lakelog.pipeline.planning.lacking import Lacking
-from lakelog.pipeline.saga.record_store import Stored
+from lakelog.pipeline.saga.record_store import StoredRecord
 from lakelog.pipeline.saga.task_record import TaskRecord, TaskState
 
-TABLE = Stored(at(TaskState.WAL_GC_READY), 1)
-LOG = Stored(at(TaskState.WAL_GC_READY, SEGMENT), 1)
+TABLE = StoredRecord(at(TaskState.WAL_GC_READY), 1)
+LOG = StoredRecord(at(TaskState.WAL_GC_READY, SEGMENT), 1)
 
 
-def later(stored: Stored) -> Stored:
+def later(stored: StoredRecord) -> StoredRecord:
     record = stored.record
-    return Stored(replace(record, task=record.task + 1, epoch=record.epoch + 1), 2)
+    return StoredRecord(replace(record, task=record.task + 1, epoch=record.epoch + 1), 2)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def later(stored: Stored) -> Stored:
 def test_the_last_task_is_a_reason_when_it_made_a_segment_or_was_given_up(
     record: TaskRecord, expected: bool
 ) -> None:
-    assert Lacking().holds(7, Stored(record, 1)) is expected
+    assert Lacking().holds(7, StoredRecord(record, 1)) is expected
 
 
 def test_a_look_that_found_nothing_is_good_until_another_task_has_run() -> None:

@@ -9,19 +9,15 @@ from lakelog.index.ports import StreamColumns
 from lakelog.model.ids import TopicId
 from lakelog.pipeline.planning.plan import (
     NothingDue,
-    PlannedTask,
     PlanOptions,
     Problem,
     SegmentsFirst,
-    StreamName,
     TableAhead,
-    Target,
-    Trigger,
     chosen,
     plan_present,
     plan_stream,
 )
-from lakelog.pipeline.saga.values import DataFile
+from lakelog.pipeline.saga.values import DataFile, PlannedTask, StreamName, TaskTarget, Trigger
 from lakelog.streams.objects import FileKind, FileName
 
 NAME = StreamName(stream=7, topic_id=TopicId(bytes(16)), topic="t", partition=3)
@@ -147,7 +143,7 @@ def test_the_rows_of_a_segment_come_before_those_of_what_follows_it(vector: int 
 def test_what_becomes_a_segment_waits_for_no_other_because_the_vector_stays() -> None:
     made = columns((0, 4, PARQUET), (4, 6, SEGMENT), (6, 8, WAL), (8, 9, WAL), time_ms=0)
     found = task(made, vector=4, quarantine=((6, 7),))
-    assert (found.target, found.start, found.end) == (Target.LOG, 6, 8)
+    assert (found.target, found.start, found.end) == (TaskTarget.LOG, 6, 8)
     made = columns((0, 4, PARQUET), (4, 6, SEGMENT), (6, 8, SEGMENT), (8, 9, WAL), time_ms=0)
     assert plan(made, 4, ((6, 7),)) == SegmentsFirst()
 
@@ -170,10 +166,10 @@ def test_a_table_ahead_of_the_index_is_not_written_again() -> None:
 def test_what_does_not_decode_goes_its_own_way_and_its_neighbours_to_the_table() -> None:
     bad = ((3, 4),)
     first = task(run_of(4), None, bad)
-    assert (first.target, first.start, first.end) == (Target.TABLE, 0, 2)
+    assert (first.target, first.start, first.end) == (TaskTarget.TABLE, 0, 2)
     rest = columns((0, 2, PARQUET), (2, 4, WAL), (4, 6, WAL), time_ms=NOW_MS)
     second = task(rest, 2, bad)
-    assert (second.target, second.start, second.end) == (Target.LOG, 2, 4)
+    assert (second.target, second.start, second.end) == (TaskTarget.LOG, 2, 4)
 
 
 def present(start: int, end: int) -> DataFile:

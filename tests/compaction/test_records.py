@@ -10,7 +10,7 @@ from lakelog.clock import SystemClock
 from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.meta.port import KeyValue
 from lakelog.model.failures import Conflict, OutcomeUnknown, Unavailable
-from lakelog.pipeline.saga.record_store import GETS_MIN, TaskRecords
+from lakelog.pipeline.saga.record_store import GETS_MIN, RecordStore
 from lakelog.pipeline.saga.task_record import TaskRecord, encode_record, task_key
 
 
@@ -21,7 +21,7 @@ def record_of(stream: int) -> TaskRecord:
 def test_few_records_and_many_are_found_alike() -> None:
     async def scenario() -> None:
         meta = MemoryMetadataStore(SystemClock())
-        records = TaskRecords(meta, puts_max=4, limit_s=5)
+        records = RecordStore(meta, puts_max=4, limit_s=5)
         versions = {
             stream: await records.put(record_of(stream), version=0)
             for stream in range(1, GETS_MIN + 10)
@@ -38,7 +38,7 @@ def test_few_records_and_many_are_found_alike() -> None:
 
 def test_a_version_is_written_over_once() -> None:
     async def scenario() -> None:
-        records = TaskRecords(MemoryMetadataStore(SystemClock()), puts_max=4, limit_s=5)
+        records = RecordStore(MemoryMetadataStore(SystemClock()), puts_max=4, limit_s=5)
         version = await records.put(record_of(1), version=0)
         with pytest.raises(Conflict):
             await records.put(record_of(1), version=0)
@@ -55,7 +55,7 @@ def test_a_version_is_written_over_once() -> None:
 def test_what_says_nothing_is_told_with_its_stream() -> None:
     async def scenario() -> None:
         meta = MemoryMetadataStore(SystemClock())
-        records = TaskRecords(meta, puts_max=4, limit_s=5)
+        records = RecordStore(meta, puts_max=4, limit_s=5)
         await records.put(record_of(1), version=0)
         await meta.put(task_key(2), b"{}")
         await meta.put(task_key(3), encode_record(record_of(4)))
@@ -79,7 +79,7 @@ def test_a_store_that_does_not_answer_is_given_up() -> None:
             return 0
 
     async def scenario() -> None:
-        records = TaskRecords(Silent(SystemClock()), puts_max=4, limit_s=0.01)
+        records = RecordStore(Silent(SystemClock()), puts_max=4, limit_s=0.01)
         with pytest.raises(Unavailable):
             await records.load_all()
         with pytest.raises(OutcomeUnknown):

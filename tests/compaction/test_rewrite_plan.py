@@ -9,13 +9,14 @@ from tests.compaction.task_values import TOPIC
 
 from lakelog.catalog.port import DataFileView
 from lakelog.index.ports import StreamColumns, StreamEntry
-from lakelog.pipeline.planning.plan import PlannedTask, Problem, StreamName, Target, Trigger
+from lakelog.pipeline.planning.plan import Problem
 from lakelog.pipeline.planning.small_files import (
     RewriteOptions,
     Window,
     plan_rewrite,
     replacement,
 )
+from lakelog.pipeline.saga.values import PlannedTask, StreamName, TaskTarget, Trigger
 from lakelog.streams.objects import FileKind, FileName
 
 OPTIONS = RewriteOptions(files_min=4, bytes_target=1024)
@@ -145,7 +146,7 @@ def test_a_task_takes_the_files_that_the_table_has() -> None:
         NAME,
         [entry(1, "b"), entry(2, "empty"), entry(3, "c")],
         [file(0, "a"), file(1, "b"), file(3, "c")],
-        target=Target.REWRITE,
+        target=TaskTarget.REWRITE,
         now_ms=9,
     )
     assert found == PlannedTask(
@@ -153,7 +154,7 @@ def test_a_task_takes_the_files_that_the_table_has() -> None:
         topic_id=TOPIC,
         topic="t",
         partition=3,
-        target=Target.REWRITE,
+        target=TaskTarget.REWRITE,
         start=10,
         end=40,
         expected=None,
@@ -169,11 +170,11 @@ def test_a_task_takes_the_files_that_the_table_has() -> None:
 def test_rows_before_the_first_entry_are_part_of_the_task() -> None:
     entries = [entry(1, "a", start=15), entry(2, "b")]
     files = [file(1, "a", first=11), file(2, "b")]
-    found = replacement(NAME, entries, files, target=Target.CLEAN, now_ms=9)
+    found = replacement(NAME, entries, files, target=TaskTarget.CLEAN, now_ms=9)
     assert isinstance(found, PlannedTask)
     assert (found.start, found.end, found.trigger) == (11, 30, Trigger.DIRTY)
     gone = replace(files[0], offset_end=15)
-    again = replacement(NAME, entries, [gone, files[1]], target=Target.CLEAN, now_ms=9)
+    again = replacement(NAME, entries, [gone, files[1]], target=TaskTarget.CLEAN, now_ms=9)
     assert isinstance(again, PlannedTask)
     assert (again.start, again.inputs) == (11, ("a", "b"))
 
@@ -181,6 +182,6 @@ def test_rows_before_the_first_entry_are_part_of_the_task() -> None:
 def test_a_table_that_has_another_file_there_is_reported() -> None:
     entries = [entry(1, "a"), entry(2, "b")]
     strange = [file(1, "a"), file(2, "x")]
-    found = replacement(NAME, entries, strange, target=Target.REWRITE, now_ms=9)
+    found = replacement(NAME, entries, strange, target=TaskTarget.REWRITE, now_ms=9)
     assert isinstance(found, Problem)
     assert "x is in the table" in found.reason

@@ -15,12 +15,11 @@ from lakelog.log.values import Found
 from lakelog.pipeline.files.kept import pack_offsets
 from lakelog.pipeline.files.rewrite_worker import rewrite
 from lakelog.pipeline.files.tasks import CompactionResult, RewriteTask, TablePiece
-from lakelog.pipeline.planning.plan import PlannedTask, StreamName, Target
 from lakelog.pipeline.planning.small_files import replacement
 from lakelog.pipeline.saga.file_keys import output_key
-from lakelog.pipeline.saga.steps import AppendSwap, Seen, WriteFile, next_step
-from lakelog.pipeline.saga.task_record import Lease, TaskRecord, TaskState, create, held_by
-from lakelog.pipeline.saga.values import DataFile
+from lakelog.pipeline.saga.steps import AppendSwap, Observation, WriteFile, next_step
+from lakelog.pipeline.saga.task_record import Lease, TaskRecord, TaskState, create, lease_of
+from lakelog.pipeline.saga.values import DataFile, PlannedTask, StreamName, TaskTarget
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.streams.objects import FileKind, FileName
 
@@ -64,11 +63,11 @@ async def replaced(
     """Make one file of the first entries, as the saga does it, and swap it in."""
     view = view_of(node)
     entries = view.entries[:count]
-    target = Target.REWRITE if kept is None else Target.CLEAN
+    target = TaskTarget.REWRITE if kept is None else TaskTarget.CLEAN
     planned = replacement(NAME, entries, files_of(entries), target=target, now_ms=1)
     assert isinstance(planned, PlannedTask), planned
     record = create(None, planned, Lease("one", 1))
-    step = next_step(Seen(None, view, record), held=held_by(record))
+    step = next_step(Observation(None, view, record), held=lease_of(record))
     assert step == WriteFile(record, entries)
     packed = None if kept is None else pack_offsets(np.array(kept, np.int64))
     task = RewriteTask(
@@ -96,7 +95,7 @@ async def replaced(
         name, record.start, record.end, facts.row_count, facts.size_bytes, facts.max_timestamp_ms
     )
     committed = replace(record, state=TaskState.ICEBERG_COMMITTED, file=file)
-    swap = next_step(Seen(None, view, committed), held=held_by(committed))
+    swap = next_step(Observation(None, view, committed), held=lease_of(committed))
     assert isinstance(swap, AppendSwap), swap
     outcome = await node.replica.submit(swap.swap)
     assert outcome == Swapped(True)
@@ -120,7 +119,7 @@ def test_a_rewritten_log_is_read_as_before() -> None:
         ]
         assert await read_all(world, node, 1) == before
         assert await read_all(world, node, 1, offset=13) == before[13:]
-        done = next_step(Seen(None, view_of(node), record), held=held_by(record))
+        done = next_step(Observation(None, view_of(node), record), held=lease_of(record))
         assert getattr(done, "effect", "") == "mark swapped"
 
     run(scenario)

@@ -23,18 +23,19 @@ from lakelog.pipeline.saga.steps import (
     CommitTable,
     Finished,
     Forget,
-    Lost,
+    LeaseLost,
     Mark,
     MoveTable,
-    Seen,
+    Observation,
     Step,
-    Stuck,
+    TaskStuck,
     WriteFile,
     abandon,
     next_step,
 )
-from lakelog.pipeline.saga.task_record import Held, TaskRecord, TaskState, claim, held_by
-from lakelog.pipeline.saga.values import Fact, InputsGone, Moved, TableView, Unreadable, Written
+from lakelog.pipeline.saga.table_view import PartitionTableView
+from lakelog.pipeline.saga.task_record import LeaseId, TaskRecord, TaskState, claim, lease_of
+from lakelog.pipeline.saga.values import Fact, FileWritten, InputsGone, TableMoved, Unreadable
 from lakelog.streams.objects import FileKind, FileName, digest
 
 LIVE = stream_of(*PIECES)
@@ -46,11 +47,11 @@ ABORTED = at(TaskState.ABORTED)
 def step(
     record: TaskRecord,
     *,
-    table: TableView | None = None,
+    table: PartitionTableView | None = None,
     stream: StreamView | None = LIVE,
     fact: Fact | None = None,
 ) -> Step:
-    return next_step(Seen(table, stream, record), held=held_by(record), fact=fact)
+    return next_step(Observation(table, stream, record), held=lease_of(record), fact=fact)
 
 
 def marked(found: Step) -> tuple[TaskState, str]:
@@ -61,9 +62,9 @@ def marked(found: Step) -> tuple[TaskState, str]:
 
 def test_a_holder_of_another_lease_stops() -> None:
     for state in TaskState:
-        for held in (Held(2, "one"), Held(1, "two")):
-            assert next_step(Seen(table_at(4), LIVE, at(state)), held=held) == Lost()
-    assert next_step(Seen(table_at(4), LIVE, None), held=Held(1, "one")) == Lost()
+        for held in (LeaseId(2, "one"), LeaseId(1, "two")):
+            assert next_step(Observation(table_at(4), LIVE, at(state)), held=held) == LeaseLost()
+    assert next_step(Observation(table_at(4), LIVE, None), held=LeaseId(1, "one")) == LeaseLost()
 
 
 # CREATED
@@ -86,9 +87,9 @@ def test_a_task_for_the_table_reads_segments_and_leaves_them_in_the_index() -> N
 
 
 def test_segments_are_no_input_of_a_segment_nor_beside_wal_entries() -> None:
-    assert isinstance(step(SEGMENT, stream=stream_of(*IN_SEGMENTS)), Stuck)
+    assert isinstance(step(SEGMENT, stream=stream_of(*IN_SEGMENTS)), TaskStuck)
     mixed = stream_of(IN_SEGMENTS[0], *PIECES[1:])
-    assert isinstance(step(CREATED, stream=mixed), Stuck)
+    assert isinstance(step(CREATED, stream=mixed), TaskStuck)
 
 
 def test_a_new_task_writes_the_entries_of_its_range() -> None:
@@ -98,7 +99,7 @@ def test_a_new_task_writes_the_entries_of_its_range() -> None:
 
 def test_a_file_that_was_put_is_marked() -> None:
     file = file_of(CREATED)
-    found = step(CREATED, fact=Written(file))
+    found = step(CREATED, fact=FileWritten(file))
     assert marked(found) == (TaskState.PARQUET_WRITTEN, "mark written")
     assert isinstance(found, Mark)
     assert found.record.file == file
@@ -106,9 +107,9 @@ def test_a_file_that_was_put_is_marked() -> None:
 
 def test_a_file_of_an_older_lease_or_another_range_is_not_used() -> None:
     claimed = claim(CREATED, LEASE)
-    assert step(claimed, fact=Written(file_of(CREATED))) == WriteFile(claimed, PIECES)
+    assert step(claimed, fact=FileWritten(file_of(CREATED))) == WriteFile(claimed, PIECES)
     short = replace(file_of(CREATED), end=8)
-    assert step(CREATED, fact=Written(short)) == WriteFile(CREATED, PIECES)
+    assert step(CREATED, fact=FileWritten(short)) == WriteFile(CREATED, PIECES)
 
 
 def test_a_range_that_was_trimmed_before_it_was_written_is_given_up() -> None:
@@ -120,7 +121,7 @@ def test_a_range_that_was_trimmed_before_it_was_written_is_given_up() -> None:
 
 def test_a_file_of_the_whole_range_counts_although_it_was_trimmed_meanwhile() -> None:
     trimmed = stream_of(*PIECES[1:], first_start=6)
-    found = step(CREATED, stream=trimmed, fact=Written(file_of(CREATED)))
+    found = step(CREATED, stream=trimmed, fact=FileWritten(file_of(CREATED)))
     assert marked(found)[0] is TaskState.PARQUET_WRITTEN
 
 
@@ -144,7 +145,7 @@ def test_what_does_not_decode_is_remembered() -> None:
 
 def test_a_range_that_somebody_else_swapped_is_reported() -> None:
     strange = stream_of(file_entry(file_of(CREATED), start=4))
-    assert isinstance(step(CREATED, stream=strange), Stuck)
+    assert isinstance(step(CREATED, stream=strange), TaskStuck)
 
 
 # PARQUET_WRITTEN
@@ -173,13 +174,13 @@ def test_a_file_that_the_table_has_is_not_committed_again(record: TaskRecord, of
 
 @pytest.mark.parametrize("offset", [None, 0, 3, 5, 9])
 def test_a_vector_that_does_not_fit_changes_nothing(offset: int | None) -> None:
-    assert isinstance(step(WRITTEN, table=table_at(offset)), Stuck)
+    assert isinstance(step(WRITTEN, table=table_at(offset)), TaskStuck)
 
 
 def test_without_its_table_a_task_waits_while_the_stream_lives() -> None:
     other = replace(table_at(4), topic_id=TopicId(bytes(16)))
     for table in (None, other):
-        assert isinstance(step(WRITTEN, table=table), Stuck)
+        assert isinstance(step(WRITTEN, table=table), TaskStuck)
         assert marked(step(WRITTEN, table=table, stream=None))[0] is TaskState.ABORTED
         assert marked(step(ABORTED, table=table, stream=None))[0] is TaskState.CLOSED
 
@@ -195,7 +196,7 @@ def test_a_stream_that_was_dropped_is_not_committed() -> None:
 
 def test_an_aborted_file_is_let_go_only_after_the_table_moved() -> None:
     assert step(ABORTED, table=table_at(4)) == MoveTable("s1")
-    found = step(ABORTED, table=table_at(4), fact=Moved())
+    found = step(ABORTED, table=table_at(4), fact=TableMoved())
     assert marked(found) == (TaskState.CLOSED, "mark closed")
     assert isinstance(found, Mark)
     assert found.record.file is None
@@ -250,11 +251,11 @@ def test_with_no_wal_entry_left_the_task_goes_on_to_its_end(stream: StreamView |
     ids=["a hole in front", "a hole behind", "half an entry", "mixed"],
 )
 def test_entries_that_do_not_fit_are_reported(stream: StreamView) -> None:
-    assert isinstance(step(COMMITTED, stream=stream), Stuck)
+    assert isinstance(step(COMMITTED, stream=stream), TaskStuck)
 
 
 def test_an_index_that_went_back_is_reported() -> None:
-    assert isinstance(step(at(TaskState.INDEX_SWAPPED)), Stuck)
+    assert isinstance(step(at(TaskState.INDEX_SWAPPED)), TaskStuck)
 
 
 def test_a_segment_is_swapped_without_the_table() -> None:

@@ -16,34 +16,34 @@ from tests.compaction.task_values import (
 
 from lakelog.domain.events import Swap
 from lakelog.index.ports import StreamEntry, StreamView
-from lakelog.pipeline.planning.plan import Target
 from lakelog.pipeline.saga.steps import (
     AppendSwap,
     Mark,
     MoveTable,
+    Observation,
     ReplaceFiles,
-    Seen,
     Step,
-    Stuck,
+    TaskStuck,
     WriteFile,
     abandon,
     next_step,
 )
-from lakelog.pipeline.saga.task_record import TaskRecord, TaskState, claim, create, held_by
+from lakelog.pipeline.saga.table_view import PartitionTableView
+from lakelog.pipeline.saga.task_record import TaskRecord, TaskState, claim, create, lease_of
 from lakelog.pipeline.saga.values import (
     DataFile,
     Fact,
+    FileWritten,
     InputsGone,
-    Moved,
-    TableView,
+    TableMoved,
+    TaskTarget,
     Unreadable,
-    Written,
 )
 from lakelog.streams.objects import FileKind, FileName, digest
 
 REWRITE = create(
     None,
-    replace(PLANNED, target=Target.REWRITE, expected=None, inputs=("b", "c")),
+    replace(PLANNED, target=TaskTarget.REWRITE, expected=None, inputs=("b", "c")),
     LEASE,
 )
 
@@ -60,24 +60,24 @@ COMMITTED = at(TaskState.ICEBERG_COMMITTED, REWRITE)
 FILE = file_of(REWRITE)
 
 
-def has(*keys: str) -> TableView:
+def has(*keys: str) -> PartitionTableView:
     return replace(table_at(10), files=keys)
 
 
 def emptied(record: TaskRecord) -> TaskRecord:
     """The same of a task whose file has no rows."""
     assert record.file is not None
-    return replace(record, target=Target.CLEAN, file=replace(record.file, row_count=0))
+    return replace(record, target=TaskTarget.CLEAN, file=replace(record.file, row_count=0))
 
 
 def step(
     record: TaskRecord,
     *,
-    table: TableView | None = None,
+    table: PartitionTableView | None = None,
     stream: StreamView | None = LIVE,
     fact: Fact | None = None,
 ) -> Step:
-    return next_step(Seen(table, stream, record), held=held_by(record), fact=fact)
+    return next_step(Observation(table, stream, record), held=lease_of(record), fact=fact)
 
 
 def marked(found: Step) -> tuple[TaskState, str]:
@@ -113,8 +113,8 @@ def test_a_range_that_lost_an_input_is_given_up(stream: StreamView | None) -> No
 
 def test_a_range_that_is_no_longer_files_is_reported() -> None:
     record = replace(REWRITE, inputs=("b",))
-    assert isinstance(step(record, stream=stream_of(B, wal_entry(6, 10))), Stuck)
-    assert isinstance(step(record, stream=stream_of(B, input_of("c", 6, 9))), Stuck)
+    assert isinstance(step(record, stream=stream_of(B, wal_entry(6, 10))), TaskStuck)
+    assert isinstance(step(record, stream=stream_of(B, input_of("c", 6, 9))), TaskStuck)
 
 
 def test_what_cannot_be_read_is_left_alone_and_holds_nothing_up() -> None:
@@ -133,9 +133,9 @@ def test_what_cannot_be_read_is_left_alone_and_holds_nothing_up() -> None:
 
 
 def test_its_file_is_marked() -> None:
-    assert marked(step(REWRITE, fact=Written(FILE)))[0] is TaskState.PARQUET_WRITTEN
+    assert marked(step(REWRITE, fact=FileWritten(FILE)))[0] is TaskState.PARQUET_WRITTEN
     claimed = claim(REWRITE, LEASE)
-    assert isinstance(step(claimed, fact=Written(FILE)), WriteFile)
+    assert isinstance(step(claimed, fact=FileWritten(FILE)), WriteFile)
 
 
 def test_inputs_that_the_table_has_are_replaced_on_the_snapshot_that_was_seen() -> None:
@@ -156,7 +156,7 @@ def test_a_file_that_the_table_has_is_not_committed_again(record: TaskRecord) ->
 def test_a_table_that_has_other_files_makes_it_give_up(keys: tuple[str, ...]) -> None:
     assert marked(step(WRITTEN, table=has(*keys))) == (TaskState.ABORTED, "mark aborted")
     assert step(ABORTED, table=has(*keys)) == MoveTable("s1")
-    closed = step(ABORTED, table=has(*keys), fact=Moved())
+    closed = step(ABORTED, table=has(*keys), fact=TableMoved())
     assert marked(closed) == (TaskState.CLOSED, "mark closed")
 
 
@@ -168,7 +168,7 @@ def test_inputs_without_any_row_are_no_business_of_the_table() -> None:
 def test_a_stream_that_was_dropped_is_not_committed() -> None:
     assert marked(step(WRITTEN, table=has("b", "c"), stream=None))[0] is TaskState.ABORTED
     assert marked(step(WRITTEN, table=None, stream=None))[0] is TaskState.ABORTED
-    assert isinstance(step(WRITTEN, table=None), Stuck)
+    assert isinstance(step(WRITTEN, table=None), TaskStuck)
     mark = abandon(WRITTEN, "enough")
     assert mark is not None
     assert mark.record.state is TaskState.ABORTED
@@ -196,6 +196,6 @@ def test_with_no_input_left_the_task_goes_on_to_its_end(stream: StreamView | Non
 
 
 def test_an_index_that_went_back_or_does_not_fit_is_reported() -> None:
-    assert isinstance(step(at(TaskState.INDEX_SWAPPED, REWRITE)), Stuck)
+    assert isinstance(step(at(TaskState.INDEX_SWAPPED, REWRITE)), TaskStuck)
     half = DataFile(FILE.name, 4, 6, 2, 1, 0)
-    assert isinstance(step(COMMITTED, stream=stream_of(file_entry(half, start=4), C)), Stuck)
+    assert isinstance(step(COMMITTED, stream=stream_of(file_entry(half, start=4), C)), TaskStuck)

@@ -24,7 +24,8 @@ from lakelog.pipeline.files.segment_tasks import RowsResult, RowsTask, SegmentPi
 from lakelog.pipeline.files.tasks import CompactionFailure, CompactionResult, Trouble
 from lakelog.pipeline.files.worker import compact
 from lakelog.pipeline.planning.backfill import plan_backfill
-from lakelog.pipeline.planning.plan import PlannedTask, PlanOptions, StreamName, Target, plan_stream
+from lakelog.pipeline.planning.plan import PlanOptions, plan_stream
+from lakelog.pipeline.saga.values import PlannedTask, StreamName, TaskTarget
 from lakelog.records.header import parse_header
 from lakelog.streams.objects import FileKind, FileName, WalName
 
@@ -235,7 +236,7 @@ def test_a_table_lacks_nothing_but_the_batch_that_cannot_be_read() -> None:
             if not isinstance(step, PlannedTask):
                 break
             targets.append(step.target.value)
-            if step.target is Target.LOG:
+            if step.target is TaskTarget.LOG:
                 await segmented(world, node, 1, start=step.start, end=step.end)
                 continue
             made = await tabled(world, node, 1, end=step.end)

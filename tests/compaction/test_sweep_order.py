@@ -10,9 +10,9 @@ from itertools import combinations_with_replacement
 
 from tests.compaction.sweep_world import SweepWorld
 
-from lakelog.pipeline.planning.plan import Target
 from lakelog.pipeline.saga.steps import AppendSwap, CommitTable, Mark, ReplaceFiles, Step, WriteFile
 from lakelog.pipeline.saga.task_record import task_key
+from lakelog.pipeline.saga.values import TaskTarget
 from lakelog.streams.objects import FileName
 
 LOOKS = 8
@@ -84,7 +84,7 @@ class Scheduled(SweepWorld):
             await act()
         self.workers.clear()
 
-    async def begin_replacing(self, target: Target) -> None:
+    async def begin_replacing(self, target: TaskTarget) -> None:
         """A task that replaces all files of the stream."""
         (stream,) = self.streams.values()
         names = tuple(one.name.key for one in stream.entries if isinstance(one.name, FileName))
@@ -139,7 +139,7 @@ def test_files_are_replaced_between_any_two_looks() -> None:
         await world.has_table()
         await world.compacted()
         await world.compacted()
-        await world.begin_replacing(Target.REWRITE)
+        await world.begin_replacing(TaskTarget.REWRITE)
         await world.task(ReplaceFiles)[0]()
         return [*world.task(ReplaceFiles)[1:], world.expire]
 
@@ -150,7 +150,7 @@ def test_a_file_without_rows_is_named_by_the_index_alone() -> None:
     async def prepare(world: Scheduled) -> list[Act]:
         await world.has_table()
         await world.compacted()
-        await world.begin_replacing(Target.CLEAN)
+        await world.begin_replacing(TaskTarget.CLEAN)
         await world.task(ReplaceFiles)[0]()
         return [*world.task(ReplaceFiles)[1:], world.expire]
 
@@ -189,7 +189,7 @@ def test_a_file_whose_record_was_lost_is_found_in_the_table_and_swapped_in() -> 
         assert record.file is not None
         world.workers.clear()
         await world.meta.put(task_key(stream), None, expect=version)
-        bare = world.planned(world.streams[stream], 0, 2, Target.TABLE)
+        bare = world.planned(world.streams[stream], 0, 2, TaskTarget.TABLE)
         planned = replace(bare, present=record.file, expected=None)
 
         async def swapped() -> None:
@@ -198,7 +198,7 @@ def test_a_file_whose_record_was_lost_is_found_in_the_table_and_swapped_in() -> 
             world.workers.clear()
 
         async def replaced() -> None:
-            await world.begin_replacing(Target.REWRITE)
+            await world.begin_replacing(TaskTarget.REWRITE)
             await world.work_until(WriteFile, "mark written", ReplaceFiles)()
 
         return [swapped, replaced, world.expire]

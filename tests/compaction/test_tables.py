@@ -8,17 +8,15 @@ from tests.compaction.task_values import CREATED, FACTS, TOPIC, file_of
 from lakelog.catalog.offset_vector import Fit, judge
 from lakelog.catalog.port import TableName
 from lakelog.catalog.port import TableView as CatalogView
-from lakelog.pipeline.planning.plan import Target
+from lakelog.pipeline.saga.executor import advance_of, files_of, replacement_of
 from lakelog.pipeline.saga.steps import CommitTable, ReplaceFiles
-from lakelog.pipeline.saga.tables import (
-    advance_of,
+from lakelog.pipeline.saga.table_view import (
+    PartitionTableView,
     definition_of,
-    files_of,
     partition_view,
-    replacement_of,
     topic_of,
 )
-from lakelog.pipeline.saga.values import TableView
+from lakelog.pipeline.saga.values import TaskTarget
 from lakelog.records.table_facts import ColumnFacts
 from lakelog.records.table_schema import FIELD_IDS
 
@@ -56,11 +54,11 @@ def test_the_catalog_judges_an_advance_as_the_saga_did(
 
 
 def test_a_replacement_says_whether_rows_vanish() -> None:
-    record = replace(CREATED, target=Target.REWRITE, inputs=("a", "b"))
+    record = replace(CREATED, target=TaskTarget.REWRITE, inputs=("a", "b"))
     step = ReplaceFiles(record, FILE, "token", ("a", "b"))
     assert replacement_of(step).drops_rows is False
     assert replacement_of(step).removed == ("a", "b")
-    clean = replace(step, record=replace(record, target=Target.CLEAN))
+    clean = replace(step, record=replace(record, target=TaskTarget.CLEAN))
     assert replacement_of(clean).drops_rows is True
     empty = replace(FILE, facts=replace(FULL, row_count=0))
     gone = replacement_of(replace(clean, file=empty))
@@ -72,8 +70,8 @@ def test_a_table_is_that_of_its_topic() -> None:
     assert definition.topic_id == TOPIC.hex()
     ours = table({"lakelog.topic_id": TOPIC.hex()})
     assert topic_of(ours) == TOPIC
-    assert partition_view(ours, 3) == TableView(TOPIC, "u:1", 4)
-    assert partition_view(ours, 5, ("a",)) == TableView(TOPIC, "u:1", None, ("a",))
+    assert partition_view(ours, 3) == PartitionTableView(TOPIC, "u:1", 4)
+    assert partition_view(ours, 5, ("a",)) == PartitionTableView(TOPIC, "u:1", None, ("a",))
     for strange in ({}, {"lakelog.topic_id": "zz" * 16}, {"lakelog.topic_id": "ab"}):
         assert topic_of(table(strange)) is None
         assert partition_view(table(strange), 3) is None

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakelog.pipeline.saga.table_view import CommitFit, flaws, judge, judge_files
 from lakelog.pipeline.saga.values import DataFile
-from lakelog.pipeline.saga.vector import Fit, flaws, judge, judge_files
 from lakelog.streams.objects import FileKind, FileName
 
 
@@ -16,19 +16,19 @@ def file(start: int, end: int) -> DataFile:
 @pytest.mark.parametrize(
     ("found", "expected", "fit"),
     [
-        (None, None, Fit.APPEND),
-        (5, 5, Fit.APPEND),
-        (3, 3, Fit.APPEND),
-        (9, 5, Fit.PRESENT),
-        (12, None, Fit.PRESENT),
-        (6, 5, Fit.MISFIT),
-        (4, 5, Fit.MISFIT),
-        (None, 5, Fit.MISFIT),
-        (0, None, Fit.MISFIT),
+        (None, None, CommitFit.APPEND),
+        (5, 5, CommitFit.APPEND),
+        (3, 3, CommitFit.APPEND),
+        (9, 5, CommitFit.PRESENT),
+        (12, None, CommitFit.PRESENT),
+        (6, 5, CommitFit.MISFIT),
+        (4, 5, CommitFit.MISFIT),
+        (None, 5, CommitFit.MISFIT),
+        (0, None, CommitFit.MISFIT),
     ],
 )
 def test_the_vector_alone_says_what_may_be_appended(
-    found: int | None, expected: int | None, fit: Fit
+    found: int | None, expected: int | None, fit: CommitFit
 ) -> None:
     assert judge(found=found, expected=expected, end=9) is fit
 
@@ -40,10 +40,10 @@ def test_what_was_appended_once_is_present_for_ever(lengths: list[int], start: i
     ends = []
     for length in lengths:
         expected, end = vector, place + length
-        assert judge(found=vector, expected=expected, end=end) is Fit.APPEND
+        assert judge(found=vector, expected=expected, end=end) is CommitFit.APPEND
         vector = place = end
         ends.append((expected, end))
-    assert {judge(found=vector, expected=one, end=end) for one, end in ends} == {Fit.PRESENT}
+    assert {judge(found=vector, expected=one, end=end) for one, end in ends} == {CommitFit.PRESENT}
 
 
 def test_files_that_tile_the_range_have_no_flaw() -> None:
@@ -71,11 +71,11 @@ def test_files_twice_missing_or_beyond_the_vector_are_flaws(
 
 def test_the_files_of_a_range_decide_about_a_replacement() -> None:
     made = replace(file(0, 4), name=FileName(FileKind.PARQUET, "new"))
-    assert judge_files(["a", "b"], inputs=["a", "b"], file=made) is Fit.APPEND
-    assert judge_files(["new"], inputs=["a", "b"], file=made) is Fit.PRESENT
+    assert judge_files(["a", "b"], inputs=["a", "b"], file=made) is CommitFit.APPEND
+    assert judge_files(["new"], inputs=["a", "b"], file=made) is CommitFit.PRESENT
     for found in ([], ["a"], ["b", "a"], ["a", "b", "c"], ["new", "b"]):
-        assert judge_files(found, inputs=["a", "b"], file=made) is Fit.MISFIT
+        assert judge_files(found, inputs=["a", "b"], file=made) is CommitFit.MISFIT
     empty = replace(made, row_count=0)
-    assert judge_files([], inputs=["a"], file=empty) is Fit.PRESENT
-    assert judge_files(["a"], inputs=["a"], file=empty) is Fit.APPEND
-    assert judge_files(["new"], inputs=["a"], file=empty) is Fit.MISFIT
+    assert judge_files([], inputs=["a"], file=empty) is CommitFit.PRESENT
+    assert judge_files(["a"], inputs=["a"], file=empty) is CommitFit.APPEND
+    assert judge_files(["new"], inputs=["a"], file=empty) is CommitFit.MISFIT

@@ -18,19 +18,18 @@ from lakelog.pipeline.files.tasks import (
     Trouble,
 )
 from lakelog.pipeline.files.writing import Write, fact_of, jobs_of, task_of
-from lakelog.pipeline.planning.plan import Target
 from lakelog.pipeline.saga.file_keys import is_made_for, parse_output_key
-from lakelog.pipeline.saga.observe import Holding
-from lakelog.pipeline.saga.record_store import Stored
+from lakelog.pipeline.saga.observe import LeasedTask
+from lakelog.pipeline.saga.record_store import StoredRecord
 from lakelog.pipeline.saga.steps import WriteFile
 from lakelog.pipeline.saga.task_record import TaskRecord
-from lakelog.pipeline.saga.values import InputsGone, Unreadable, Written
+from lakelog.pipeline.saga.values import FileWritten, InputsGone, TaskTarget, Unreadable
 from lakelog.records.segment_file import SegmentFacts
 from lakelog.streams.objects import FileKind, FileName
 
 
 def write_of(record: TaskRecord = CREATED, *, kept: bytes | None = None) -> Write:
-    return Write(Holding(Stored(record, 1)), WriteFile(record, PIECES), kept)
+    return Write(LeasedTask(StoredRecord(record, 1)), WriteFile(record, PIECES), kept)
 
 
 def made(write: Write) -> Task:
@@ -64,10 +63,10 @@ def file_pieces() -> tuple[StreamEntry, ...]:
     return tuple(replace(entry, name=name) for entry, name in zip(PIECES, names, strict=True))
 
 
-@pytest.mark.parametrize(("target", "kept"), [(Target.REWRITE, None), (Target.CLEAN, b"x")])
-def test_files_are_replaced_by_one(target: Target, kept: bytes | None) -> None:
+@pytest.mark.parametrize(("target", "kept"), [(TaskTarget.REWRITE, None), (TaskTarget.CLEAN, b"x")])
+def test_files_are_replaced_by_one(target: TaskTarget, kept: bytes | None) -> None:
     record = replace(CREATED, target=target, inputs=("a", "c"))
-    write = Write(Holding(Stored(record, 1)), WriteFile(record, file_pieces()), kept)
+    write = Write(LeasedTask(StoredRecord(record, 1)), WriteFile(record, file_pieces()), kept)
     task = made(write)
     assert isinstance(task, RewriteTask)
     assert [(one.key, one.in_table) for one in task.pieces] == [
@@ -84,27 +83,27 @@ def segment_pieces() -> tuple[StreamEntry, ...]:
 
 
 def test_segments_become_rows_for_the_table() -> None:
-    write = Write(Holding(Stored(CREATED, 1)), WriteFile(CREATED, segment_pieces()))
+    write = Write(LeasedTask(StoredRecord(CREATED, 1)), WriteFile(CREATED, segment_pieces()))
     task = made(write)
     assert isinstance(task, RowsTask)
     assert (task.start, task.end, task.batch_bytes_max) == (4, 10, 77)
     assert [(one.key, one.size_bytes) for one in task.pieces] == [(k, 100) for k in "abc"]
     assert task.key.endswith(".parquet")
     fact = fact_of(write, RowsResult("7-1", "ab", task.key, FACTS, 9, ((4, 6),)))
-    assert isinstance(fact, Written)
+    assert isinstance(fact, FileWritten)
     assert is_made_for(CREATED, fact.file)
     assert fact.file.facts == FACTS
 
 
 def test_what_is_written_for_a_table_gets_the_ids_of_its_columns() -> None:
     ids = (("offset", 70), ("value", 71))
-    rewrite = replace(CREATED, target=Target.REWRITE, inputs=("a",))
+    rewrite = replace(CREATED, target=TaskTarget.REWRITE, inputs=("a",))
     for record, pieces in (
         (CREATED, PIECES),
         (CREATED, segment_pieces()),
         (rewrite, file_pieces()),
     ):
-        write = Write(Holding(Stored(record, 1)), WriteFile(record, pieces))
+        write = Write(LeasedTask(StoredRecord(record, 1)), WriteFile(record, pieces))
         task = task_of(write, attempt="ab", domain=3, message_bytes_max=7, field_ids=ids)
         assert not isinstance(task, SegmentTask)
         assert task.field_ids == ids
@@ -114,8 +113,8 @@ def test_a_bad_batch_close_behind_another_takes_more_along_but_of_a_file_nothing
     record = replace(CREATED, quarantine=((2, 4),))
     fact = fact_of(write_of(record), failure(Trouble.UNREADABLE))
     assert fact == Unreadable("wal/x: bad", (5, 9))
-    rewrite = replace(record, target=Target.REWRITE, inputs=("a",))
-    write = Write(Holding(Stored(rewrite, 1)), WriteFile(rewrite, file_pieces()))
+    rewrite = replace(record, target=TaskTarget.REWRITE, inputs=("a",))
+    write = Write(LeasedTask(StoredRecord(rewrite, 1)), WriteFile(rewrite, file_pieces()))
     assert fact_of(write, failure(Trouble.UNREADABLE)) == Unreadable("wal/x: bad", (5, 6))
 
 
@@ -127,7 +126,7 @@ def test_answers_become_facts_that_name_the_object() -> None:
     write = write_of()
     key = made(write).key
     fact = fact_of(write, CompactionResult("7-1", "ab", key, FACTS, 9))
-    assert isinstance(fact, Written)
+    assert isinstance(fact, FileWritten)
     assert is_made_for(CREATED, fact.file)
     assert (fact.file.row_count, fact.file.facts) == (6, FACTS)
     assert fact_of(write, failure(Trouble.MISSING)) == InputsGone("wal/x: bad")
@@ -141,7 +140,7 @@ def test_a_segment_has_no_facts_for_a_table() -> None:
     write = write_of(SEGMENT)
     facts = SegmentFacts(4, 10, 2, 6, 300, 9)
     fact = fact_of(write, SegmentResult("7-1", "ab", made(write).key, facts, 9))
-    assert isinstance(fact, Written)
+    assert isinstance(fact, FileWritten)
     assert is_made_for(SEGMENT, fact.file)
     assert (fact.file.row_count, fact.file.size_bytes, fact.file.facts) == (6, 300, None)
 
@@ -157,7 +156,7 @@ def test_every_write_is_in_one_job_and_no_topic_in_two(
     for stream, (topic, size) in enumerate(sizes, 1):
         record = replace(CREATED, stream=stream, topic=f"t{topic}")
         piece = replace(wal_entry(4, 10), byte_length=size)
-        writes.append(Write(Holding(Stored(record, 1)), WriteFile(record, (piece,))))
+        writes.append(Write(LeasedTask(StoredRecord(record, 1)), WriteFile(record, (piece,))))
     jobs = jobs_of(writes, job_bytes=job_bytes)
     placed = [write.holding.stream for job in jobs for write in job.writes]
     assert sorted(placed) == list(range(1, len(sizes) + 1))

@@ -8,8 +8,8 @@ from tests.docs.pages import DOCS, marked_tables, rows
 from tests.docs.test_formats import Table, subject
 
 from lakelog.catalog import port
-from lakelog.pipeline.planning.plan import Target
 from lakelog.pipeline.saga.task_record import TaskState
+from lakelog.pipeline.saga.values import TaskTarget
 from lakelog.records import table_file
 from lakelog.records.table_schema import FIELD_IDS
 
@@ -46,9 +46,9 @@ def test_the_properties_of_a_table_are_those_of_the_code() -> None:
     assert {row[0] for row in behind("properties")} == named
 
 
-@pytest.mark.parametrize(("field", "kind"), [("target", Target), ("state", TaskState)])
+@pytest.mark.parametrize(("field", "kind"), [("target", TaskTarget), ("state", TaskState)])
 def test_the_values_of_a_choice_are_all_there(
-    field: str, kind: type[Target] | type[TaskState]
+    field: str, kind: type[TaskTarget] | type[TaskState]
 ) -> None:
     (said,) = [row[1] for row in marked_tables(PAGE, "struct")[0][1] if row[0] == field]
     assert re.findall(r"`(\w+)`", said) == [one.value for one in kind]

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 
 from lakelog.clock import Clock
 from lakelog.index.ports import IndexedTopic
-from lakelog.pipeline.planning.plan import Target
 from lakelog.pipeline.report import Obstacle, RoundReport, TopicReport
 from lakelog.pipeline.saga.task_record import TaskRecord, TaskState, is_open
+from lakelog.pipeline.saga.values import TaskTarget
 
 
 @dataclass(slots=True)
@@ -64,7 +64,11 @@ class Tally:
     def moved(self, before: TaskRecord, after: TaskRecord) -> None:
         """A task's record was changed by this pipeline."""
         topic = self.topic(after.topic)
-        at = TaskState.INDEX_SWAPPED if after.target is Target.LOG else TaskState.ICEBERG_COMMITTED
+        at = (
+            TaskState.INDEX_SWAPPED
+            if after.target is TaskTarget.LOG
+            else TaskState.ICEBERG_COMMITTED
+        )
         if after.state is at and after.is_replacing:
             topic.replaced += len(after.inputs)
         elif after.state is at and after.file is not None:

@@ -33,9 +33,9 @@ from lakelog.pipeline.planning.planner import Planner
 from lakelog.pipeline.ports import Effects, Engine
 from lakelog.pipeline.report import RoundReport
 from lakelog.pipeline.round_counters import Tally
-from lakelog.pipeline.saga.executor import Driver
-from lakelog.pipeline.saga.observe import Holding
-from lakelog.pipeline.saga.record_store import Records, Stored, TaskRecords
+from lakelog.pipeline.saga.executor import TaskExecutor
+from lakelog.pipeline.saga.observe import LeasedTask
+from lakelog.pipeline.saga.record_store import RecordStore, StoredRecord, StoredRecords
 from lakelog.pipeline.saga.task_record import (
     Lease,
     TaskRecord,
@@ -75,7 +75,7 @@ class Pipeline:
         self._objects = objects
         self._engine = engine
         self._entropy = entropy
-        records = TaskRecords(meta, puts_max=options.puts_max, limit_s=options.records_s)
+        records = RecordStore(meta, puts_max=options.puts_max, limit_s=options.records_s)
         self._shop = Shop(records, index, tables, clock, options, effects or Effects())
         self._shelf = Shelf(self._shop)
         self._lacking = Lacking()
@@ -128,7 +128,7 @@ class Pipeline:
                 for one in own:
                     group.create_task(self._let_go(one))
 
-    async def _let_go(self, stored: Stored) -> None:
+    async def _let_go(self, stored: StoredRecord) -> None:
         try:
             record = renew(stored.record, lease_end_ms=0)
             await self._shop.records.put(record, version=stored.version)
@@ -157,7 +157,7 @@ class _Round:
         self._desk = parts.desk
         self._tally = tally
         self._holder = holder
-        self._driver = Driver(shop, tally)
+        self._driver = TaskExecutor(shop, tally)
 
     async def run(self) -> None:
         """Look at everything and do what there is to do."""
@@ -184,7 +184,7 @@ class _Round:
             self._tally.topic(one.record.topic).tasks += 1
         await self._work(held, _leftovers(records, topics), {one.name: one for one in topics})
 
-    async def _adopt(self, records: Records) -> list[Holding]:
+    async def _adopt(self, records: StoredRecords) -> list[LeasedTask]:
         """Our own open tasks, and those that nobody seems to work on."""
         now_ms = self._shop.clock.now_ms()
         open_ones = [
@@ -192,7 +192,7 @@ class _Round:
             for stream, one in records.found.items()
             if is_open(one.record) and not self._shop.pauses.holds(stream)
         ]
-        own = [Holding(one) for one in open_ones if one.record.holder == self._holder]
+        own = [LeasedTask(one) for one in open_ones if one.record.holder == self._holder]
         others = [one for one in open_ones if one.record.holder != self._holder]
         free = [one for one in others if claimable(one.record, now_ms=now_ms)]
         claims = [("claim task", claim(one.record, self._lease()), one.version) for one in free]
@@ -200,7 +200,7 @@ class _Round:
         self._tally.adopted += len(taken)
         return own + taken
 
-    async def _begin(self, beginnings: Sequence[Replacing]) -> list[Holding]:
+    async def _begin(self, beginnings: Sequence[Replacing]) -> list[LeasedTask]:
         lease = self._lease()
         creations = []
         for one in beginnings:
@@ -214,13 +214,13 @@ class _Round:
         self._tally.created += len(begun)
         return begun
 
-    async def _put_all(self, puts: Iterable[tuple[str, TaskRecord, int]]) -> list[Holding]:
+    async def _put_all(self, puts: Iterable[tuple[str, TaskRecord, int]]) -> list[LeasedTask]:
         """Those of these records that became ours for certain."""
         found = await together(self._put(*one) for one in puts)
         self._tally.attempted += len(found)
         return [one for one in found if one is not None]
 
-    async def _put(self, effect: str, record: TaskRecord, version: int) -> Holding | None:
+    async def _put(self, effect: str, record: TaskRecord, version: int) -> LeasedTask | None:
         try:
             put = self._shop.records.put
             now = await self._shop.effects.do(effect, lambda: put(record, version=version))
@@ -231,21 +231,24 @@ class _Round:
         except Failure as error:
             self._tally.hinder(f"{effect}: {type(error).__name__}: {error}", topic=record.topic)
             return None
-        return Holding(Stored(record, now))
+        return LeasedTask(StoredRecord(record, now))
 
-    async def _found(self, record: TaskRecord) -> Holding | None:
+    async def _found(self, record: TaskRecord) -> LeasedTask | None:
         """The task, if the record is there; where it lands later, the next round finds it."""
         try:
             stored = (await self._shop.records.load([record.stream])).found.get(record.stream)
         except Failure:
             return None
-        return Holding(stored) if stored is not None and stored.record == record else None
+        return LeasedTask(stored) if stored is not None and stored.record == record else None
 
     def _lease(self) -> Lease:
         return Lease(self._holder, self._shop.clock.now_ms() + self._shop.options.lease_ms)
 
     async def _work(
-        self, held: Sequence[Holding], ended: Sequence[Holding], topics: Mapping[str, IndexedTopic]
+        self,
+        held: Sequence[LeasedTask],
+        ended: Sequence[LeasedTask],
+        topics: Mapping[str, IndexedTopic],
     ) -> None:
         """Take all tasks on; topics and jobs do not wait for each other."""
         created = [one for one in held if one.record.state is TaskState.CREATED]
@@ -260,7 +263,9 @@ class _Round:
             finally:
                 renewing.cancel()
 
-    async def _write(self, created: Sequence[Holding], topics: Mapping[str, IndexedTopic]) -> None:
+    async def _write(
+        self, created: Sequence[LeasedTask], topics: Mapping[str, IndexedTopic]
+    ) -> None:
         if not created:
             return
         try:
@@ -281,28 +286,28 @@ class _Round:
             for some in _by_topic([write.holding for write in job.writes]):
                 group.create_task(self._finish(some))
 
-    async def _finish(self, holdings: Sequence[Holding]) -> None:
+    async def _finish(self, holdings: Sequence[LeasedTask]) -> None:
         topic = holdings[0].record.topic
         await self._driver.finish(topic, holdings)
         self._tally.done(topic)
 
 
-def _by_topic(holdings: Iterable[Holding]) -> list[list[Holding]]:
+def _by_topic(holdings: Iterable[LeasedTask]) -> list[list[LeasedTask]]:
     """The tasks of each topic; one made again under its name is another."""
-    found: dict[tuple[str, bytes], list[Holding]] = {}
+    found: dict[tuple[str, bytes], list[LeasedTask]] = {}
     for one in holdings:
         found.setdefault((one.record.topic, bytes(one.record.topic_id)), []).append(one)
     return list(found.values())
 
 
-def _leftovers(records: Records, topics: Sequence[IndexedTopic]) -> list[Holding]:
+def _leftovers(records: StoredRecords, topics: Sequence[IndexedTopic]) -> list[LeasedTask]:
     """Ended records of streams of no topic: whether a stream is gone, the look at it says.
 
     An ended record is nobody's, so whoever finds it may forget it.
     """
     known = {stream for topic in topics for stream in topic.streams}
     return [
-        Holding(one)
+        LeasedTask(one)
         for stream, one in records.found.items()
         if stream not in known and not is_open(one.record)
     ]

@@ -18,8 +18,8 @@ from lakelog.model.failures import Refused, Unavailable
 from lakelog.model.ids import TopicId
 from lakelog.pipeline.options import PipelineOptions
 from lakelog.pipeline.ports import Effects
-from lakelog.pipeline.saga.record_store import TaskRecords
-from lakelog.pipeline.saga.tables import table_name, topic_of
+from lakelog.pipeline.saga.record_store import RecordStore
+from lakelog.pipeline.saga.table_view import table_name, topic_of
 from lakelog.pipeline.waits import reading, writing
 from lakelog.records.table_schema import FIELD_IDS
 
@@ -55,7 +55,7 @@ class Shop:
 
     def __init__(
         self,
-        records: TaskRecords,
+        records: RecordStore,
         index: LogIndex,
         tables: Tables,
         clock: Clock,

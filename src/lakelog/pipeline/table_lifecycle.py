@@ -13,7 +13,7 @@ from lakelog.catalog.port import TableView as CatalogView
 from lakelog.index.ports import IndexedTopic
 from lakelog.model.failures import Failure, Refused
 from lakelog.pipeline.round_counters import Tally
-from lakelog.pipeline.saga.tables import definition_of, topic_of
+from lakelog.pipeline.saga.table_view import definition_of, topic_of
 from lakelog.pipeline.shop import Shop
 
 

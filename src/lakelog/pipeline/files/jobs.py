@@ -16,12 +16,12 @@ from lakelog.model.failures import Failure
 from lakelog.pipeline.files.segment_tasks import RowsResult
 from lakelog.pipeline.files.tasks import MESSAGE_BYTES_MAX, Answer, CompactionFailure, Task
 from lakelog.pipeline.files.writing import ATTEMPT_BYTES, Job, Write, fact_of, task_of
-from lakelog.pipeline.planning.plan import Target
 from lakelog.pipeline.ports import Engine
 from lakelog.pipeline.round_counters import Tally
-from lakelog.pipeline.saga.observe import Holding, look_beside
+from lakelog.pipeline.saga.observe import LeasedTask, observe_index
 from lakelog.pipeline.saga.steps import WriteFile, next_step
 from lakelog.pipeline.saga.task_record import TaskRecord, renew
+from lakelog.pipeline.saga.values import TaskTarget
 from lakelog.pipeline.shop import Shop
 from lakelog.pipeline.waits import reading, together
 from lakelog.telemetry import event
@@ -41,23 +41,23 @@ class Desk:
         self._entropy = entropy
         self._tally = tally
         self._places = asyncio.Semaphore(shop.options.jobs_max)
-        self._leased: dict[int, Holding] = {}
+        self._leased: dict[int, LeasedTask] = {}
         self._kept: dict[str, bytes] = {}
 
     def know(self, record: TaskRecord, kept: bytes) -> None:
         """These are the offsets that a task of log compaction keeps."""
         self._kept[record.name] = kept
 
-    async def wanted(self, holdings: Sequence[Holding]) -> list[Write]:
+    async def wanted(self, holdings: Sequence[LeasedTask]) -> list[Write]:
         """Those of these tasks that need a file; their leases are kept from here on."""
         writes = []
-        for one in await look_beside(self._shop, holdings):
+        for one in await observe_index(self._shop, holdings):
             step = next_step(one.seen, held=one.holding.held)
             if not isinstance(step, WriteFile):
                 continue
             one.holding.put(step.record, one.version)
             kept = self._kept.get(step.record.name)
-            if step.record.target is Target.CLEAN and kept is None:
+            if step.record.target is TaskTarget.CLEAN and kept is None:
                 one.holding.given_up = "which rows stay was known to its former holder alone"
                 continue
             writes.append(Write(one.holding, step, kept))
@@ -81,7 +81,7 @@ class Desk:
         record = write.step.record
         field_ids: tuple[tuple[str, int], ...] = ()
         try:
-            if record.target is not Target.LOG:
+            if record.target is not TaskTarget.LOG:
                 field_ids = await self._shop.field_ids(record.topic, record.topic_id)
         except Failure as error:
             reason = f"its table: {type(error).__name__}: {error}"
@@ -120,7 +120,7 @@ class Desk:
             held = list(self._leased.values())
             await together(self._renewed(one) for one in held)
 
-    async def _renewed(self, holding: Holding) -> None:
+    async def _renewed(self, holding: LeasedTask) -> None:
         end_ms = self._shop.clock.now_ms() + self._shop.options.lease_ms
         record = renew(holding.record, lease_end_ms=end_ms)
         try:

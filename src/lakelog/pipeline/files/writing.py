@@ -28,12 +28,18 @@ from lakelog.pipeline.files.tasks import (
     Trouble,
     WalPiece,
 )
-from lakelog.pipeline.planning.plan import Target
 from lakelog.pipeline.planning.quarantine import widened
 from lakelog.pipeline.saga.file_keys import output_key
-from lakelog.pipeline.saga.observe import Holding
+from lakelog.pipeline.saga.observe import LeasedTask
 from lakelog.pipeline.saga.steps import WriteFile
-from lakelog.pipeline.saga.values import DataFile, Fact, InputsGone, Unreadable, Written
+from lakelog.pipeline.saga.values import (
+    DataFile,
+    Fact,
+    FileWritten,
+    InputsGone,
+    TaskTarget,
+    Unreadable,
+)
 from lakelog.records.segment_file import SegmentFacts
 from lakelog.streams.objects import FileKind, FileName, WalName
 
@@ -45,7 +51,7 @@ ATTEMPT_BYTES: Final = 8
 class Write:
     """A held task that waits for its file."""
 
-    holding: Holding
+    holding: LeasedTask
     step: WriteFile
     kept: bytes | None = None
     """The offsets of the rows that log compaction keeps, where the task is one of it."""
@@ -98,7 +104,7 @@ def task_of(
     `field_ids` are those of the table's columns where they are not those of a new table.
     """
     record = write.step.record
-    if record.target is Target.LOG:
+    if record.target is TaskTarget.LOG:
         return _segment_task(write, attempt=attempt, domain=domain)
     if record.is_replacing:
         task: CompactionTask | RewriteTask | RowsTask = _rewrite_task(write, attempt, domain)
@@ -126,7 +132,7 @@ def _segment_task(write: Write, *, attempt: str, domain: int) -> SegmentTask:
 
 def _rewrite_task(write: Write, attempt: str, domain: int) -> RewriteTask:
     record = write.step.record
-    assert (write.kept is None) == (record.target is Target.REWRITE), record
+    assert (write.kept is None) == (record.target is TaskTarget.REWRITE), record
     return RewriteTask(
         task_id=record.name,
         attempt=attempt,
@@ -210,7 +216,7 @@ def _segment_pieces(entries: Sequence[StreamEntry]) -> tuple[SegmentPiece, ...]:
 def fact_of(write: Write, answer: Answer) -> Fact | str:
     """What the answer says for certain; a text when there is just nothing yet."""
     if not isinstance(answer, CompactionFailure):
-        return Written(_file(write, answer))
+        return FileWritten(_file(write, answer))
     said = f"{answer.object_key}: {answer.reason}" if answer.object_key else answer.reason
     match answer.trouble:
         case Trouble.MISSING:

@@ -51,7 +51,7 @@ from lakelog.pipeline.maintenance.gc_rules import (
     suspects_after,
     unrecorded,
 )
-from lakelog.pipeline.saga.record_store import TaskRecords
+from lakelog.pipeline.saga.record_store import RecordStore
 from lakelog.pipeline.saga.task_record import TASKS
 from lakelog.pipeline.waits import reading, writing
 from lakelog.streams.columns import Int64s
@@ -130,7 +130,7 @@ class FileSweeper:
         self._tables = tables
         self._clock = clock
         self._options = options
-        self._records = TaskRecords(meta, puts_max=1, limit_s=options.records_s)
+        self._records = RecordStore(meta, puts_max=1, limit_s=options.records_s)
         self._known: dict[TableName, _Known] = {}
         self._suspects: dict[str, Suspect] = {}
         self._problems: list[str] = []

@@ -42,8 +42,8 @@ import numpy as np
 from lakelog.index.ports import StreamEntry, StreamView
 from lakelog.pipeline.files.kept import pack_offsets, unpack_offsets
 from lakelog.pipeline.files.tasks import TablePiece
-from lakelog.pipeline.planning.plan import StreamName
 from lakelog.pipeline.saga.task_record import INPUTS_MAX, Cleaned
+from lakelog.pipeline.saga.values import StreamName
 from lakelog.streams.objects import FileKind, FileName
 
 STEPS_PER_RETENTION: Final = 16

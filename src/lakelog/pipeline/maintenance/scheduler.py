@@ -42,20 +42,21 @@ from lakelog.pipeline.maintenance.log_compaction import (
 )
 from lakelog.pipeline.planning.backfill import ends_in_segment
 from lakelog.pipeline.planning.lacking import Lacking
-from lakelog.pipeline.planning.plan import PlannedTask, Problem, StreamName, Target
+from lakelog.pipeline.planning.plan import Problem
 from lakelog.pipeline.planning.planner import Beginning
 from lakelog.pipeline.planning.small_files import plan_rewrite, replacement
 from lakelog.pipeline.round_counters import Tally
-from lakelog.pipeline.saga.record_store import Records, Stored
+from lakelog.pipeline.saga.record_store import StoredRecord, StoredRecords
 from lakelog.pipeline.saga.task_record import (
-    Held,
+    LeaseId,
     TaskRecord,
     TaskState,
-    held_by,
     is_open,
+    lease_of,
     with_cleaned,
     with_quarantine,
 )
+from lakelog.pipeline.saga.values import PlannedTask, StreamName, TaskTarget
 from lakelog.pipeline.shop import Shop
 from lakelog.pipeline.waits import reading, together
 from lakelog.streams.objects import FileKind
@@ -81,7 +82,7 @@ class _Pass:
 
     plan: CleaningPlan
     groups: list[Group]
-    begun: Held | None = None
+    begun: LeaseId | None = None
     """The lease of the first group's task, once it was begun."""
 
 
@@ -91,7 +92,7 @@ class _Idle:
 
     name: StreamName
     topic: IndexedTopic
-    stored: Stored
+    stored: StoredRecord
 
 
 @dataclass(slots=True)
@@ -138,7 +139,7 @@ class Upkeep:
         await self._tasks.close()
 
     async def plan(
-        self, topics: Sequence[IndexedTopic], records: Records, tally: Tally
+        self, topics: Sequence[IndexedTopic], records: StoredRecords, tally: Tally
     ) -> list[Replacing]:
         """What to begin; `records` were read before this was called."""
         self._collect(tally)
@@ -164,9 +165,9 @@ class Upkeep:
         """The task is being created, with this record."""
         current = self._passes.get(record.stream)
         if current is not None and one.kept is not None:
-            current.begun = held_by(record)
+            current.begun = lease_of(record)
 
-    def _idle(self, topics: Sequence[IndexedTopic], records: Records) -> dict[int, _Idle]:
+    def _idle(self, topics: Sequence[IndexedTopic], records: StoredRecords) -> dict[int, _Idle]:
         found = {}
         for topic in topics:
             for partition, stream in enumerate(topic.streams):
@@ -212,7 +213,7 @@ class Upkeep:
         entries = view.overlapping(start=place.start, end=place.end)
         if not _are_files(entries, place):
             return None
-        target = Target.REWRITE if group is None else Target.CLEAN
+        target = TaskTarget.REWRITE if group is None else TaskTarget.CLEAN
         now_ms = self._shop.clock.now_ms()
         planned = replacement(name, entries, files, target=target, now_ms=now_ms)
         if isinstance(planned, Problem):
@@ -237,7 +238,7 @@ class Upkeep:
     async def _next_group(self, one: _Idle, current: _Pass, tally: Tally) -> Replacing | None:
         stream, record = one.name.stream, one.stored.record
         if current.begun is not None:
-            ended = record.state is TaskState.WAL_GC_READY and held_by(record) == current.begun
+            ended = record.state is TaskState.WAL_GC_READY and lease_of(record) == current.begun
             if not ended:
                 del self._passes[stream]  # given up, or somebody else's since
                 return None

@@ -13,14 +13,8 @@ table, and rows are appended in order, so it is due only where no WAL entry come
 import numpy as np
 
 from lakelog.index.ports import StreamColumns
-from lakelog.pipeline.planning.plan import (
-    PlannedTask,
-    PlanOptions,
-    Problem,
-    StreamName,
-    Target,
-    Trigger,
-)
+from lakelog.pipeline.planning.plan import PlanOptions, Problem
+from lakelog.pipeline.saga.values import PlannedTask, StreamName, TaskTarget, Trigger
 from lakelog.streams.objects import FileKind
 
 
@@ -50,7 +44,7 @@ def plan_backfill(
         topic_id=name.topic_id,
         topic=name.topic,
         partition=name.partition,
-        target=Target.TABLE,
+        target=TaskTarget.TABLE,
         start=start,
         end=int(columns.ends[first + count - 1]),
         expected=vector,

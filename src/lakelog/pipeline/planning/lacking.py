@@ -8,9 +8,9 @@ not again until another task has run, for only a task makes segments.
 
 from collections.abc import Set
 
-from lakelog.pipeline.planning.plan import Target
-from lakelog.pipeline.saga.record_store import Stored
+from lakelog.pipeline.saga.record_store import StoredRecord
 from lakelog.pipeline.saga.task_record import TaskState
+from lakelog.pipeline.saga.values import TaskTarget
 
 
 class Lacking:
@@ -27,25 +27,25 @@ class Lacking:
         for stream in self._settled.keys() - streams:
             del self._settled[stream]
 
-    def suspect(self, stream: int, last: Stored | None) -> None:
+    def suspect(self, stream: int, last: StoredRecord | None) -> None:
         """The stream may lack something, unless a look since its last task says otherwise."""
         if self._settled.get(stream) != _number(last):
             self._suspects.add(stream)
 
-    def settle(self, stream: int, last: Stored | None) -> None:
+    def settle(self, stream: int, last: StoredRecord | None) -> None:
         """A look after this task has found nothing."""
         self._suspects.discard(stream)
         self._settled[stream] = _number(last)
 
-    def holds(self, stream: int, last: Stored | None) -> bool:
+    def holds(self, stream: int, last: StoredRecord | None) -> bool:
         """Whether the stream is to be looked at."""
         if stream in self._suspects or last is None:
             return stream in self._suspects
         record = last.record
-        if record.target is not Target.LOG and record.state is not TaskState.CLOSED:
+        if record.target is not TaskTarget.LOG and record.state is not TaskState.CLOSED:
             return False
         return self._settled.get(stream) != record.task
 
 
-def _number(last: Stored | None) -> int:
+def _number(last: StoredRecord | None) -> int:
     return 0 if last is None else last.record.task

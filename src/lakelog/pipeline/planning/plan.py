@@ -24,44 +24,12 @@ the record, read again, is unchanged.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import Enum
-from typing import Final
 
 import numpy as np
 
 from lakelog.index.ports import PIECES_MAX, StreamColumns
-from lakelog.model.ids import TopicId
-from lakelog.pipeline.saga.values import DataFile
+from lakelog.pipeline.saga.values import DataFile, PlannedTask, StreamName, TaskTarget, Trigger
 from lakelog.streams.objects import FileKind
-
-
-class Target(Enum):
-    """What becomes of a range."""
-
-    TABLE = "table"
-    """WAL entries become a file of the table and the log, or segments one of the table alone."""
-    LOG = "log"
-    """WAL entries become a segment, as they are; what of it can be rows, the table gets later."""
-    REWRITE = "rewrite"
-    """Files of the table become one with the same rows."""
-    CLEAN = "clean"
-    """Files of the table become one that holds the rows which log compaction keeps."""
-
-
-REPLACING: Final = frozenset({Target.REWRITE, Target.CLEAN})
-"""The targets whose inputs are files that the table has already."""
-
-
-class Trigger(Enum):
-    """Why a backlog is due."""
-
-    AGE = "age"
-    OBJECT_AGE = "object_age"
-    SIZE = "size"
-    COUNT = "count"
-    PRESENT = "present"
-    SMALL_FILES = "small_files"
-    DIRTY = "dirty"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,40 +47,6 @@ class PlanOptions:
     def __post_init__(self) -> None:
         assert 0 <= self.bytes_min <= self.bytes_target <= self.bytes_max, self
         assert 0 < self.pieces_max <= PIECES_MAX, self
-
-
-@dataclass(frozen=True, slots=True)
-class StreamName:
-    """A stream and the partition that it is."""
-
-    stream: int
-    topic_id: TopicId
-    topic: str
-    partition: int
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedTask:
-    """A range to compact; `present` is its file when the table has it already.
-
-    `inputs` are the keys of the files that a replacing task takes out of the table.
-    """
-
-    stream: int
-    topic_id: TopicId
-    topic: str
-    partition: int
-    target: Target
-    start: int
-    end: int
-    expected: int | None
-    input_bytes: int
-    entry_count: int
-    oldest_ms: int
-    planned_ms: int
-    trigger: Trigger
-    present: DataFile | None = None
-    inputs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +80,7 @@ class _Run:
 
     first: int
     stop: int
-    target: Target
+    target: TaskTarget
 
 
 def plan_stream(
@@ -176,7 +110,7 @@ def plan_stream(
     trigger = _trigger(columns, run, options, now_ms)
     if trigger is None:
         return NothingDue()
-    if run.target is Target.TABLE and lacking.any():
+    if run.target is TaskTarget.TABLE and lacking.any():
         return SegmentsFirst()
     run = _cut(columns, run, options)
     chosen = slice(run.first, run.stop)
@@ -215,7 +149,7 @@ def plan_present(
         topic_id=name.topic_id,
         topic=name.topic,
         partition=name.partition,
-        target=Target.TABLE,
+        target=TaskTarget.TABLE,
         start=file.start,
         end=file.end,
         expected=None,
@@ -252,7 +186,7 @@ def _run(
     for start, end in quarantine:
         bad |= (columns.ends[first:stop] > start) & (columns.starts[first:stop] < end)
     changes = np.flatnonzero(bad != bad[0])
-    target = Target.LOG if bad[0] else Target.TABLE
+    target = TaskTarget.LOG if bad[0] else TaskTarget.TABLE
     return _Run(first, first + int(changes[0]) if len(changes) else stop, target)
 
 
@@ -263,7 +197,7 @@ def _trigger(
     chosen = slice(run.first, run.stop)
     # A clock that is far ahead dates objects into the future: that must not keep rows back.
     age_ms = abs(now_ms - int(columns.object_times_ms[chosen].min()))
-    if run.target is Target.LOG or age_ms >= options.freshness_ms:
+    if run.target is TaskTarget.LOG or age_ms >= options.freshness_ms:
         return Trigger.AGE
     if age_ms >= options.object_age_ms_max:
         return Trigger.OBJECT_AGE

@@ -18,21 +18,19 @@ from lakelog.pipeline.planning.backfill import plan_backfill
 from lakelog.pipeline.planning.lacking import Lacking
 from lakelog.pipeline.planning.plan import (
     NothingDue,
-    PlannedTask,
     PlanOptions,
     Problem,
     SegmentsFirst,
-    StreamName,
     TableAhead,
-    Target,
     chosen,
     plan_present,
     plan_stream,
 )
 from lakelog.pipeline.planning.present import file_ahead
 from lakelog.pipeline.round_counters import Tally
-from lakelog.pipeline.saga.record_store import Records, Stored
+from lakelog.pipeline.saga.record_store import StoredRecord, StoredRecords
 from lakelog.pipeline.saga.task_record import is_open
+from lakelog.pipeline.saga.values import PlannedTask, StreamName, TaskTarget
 from lakelog.pipeline.shop import Shop
 from lakelog.pipeline.table_lifecycle import Shelf
 from lakelog.pipeline.waits import together
@@ -46,7 +44,7 @@ class Beginning:
     """A task to begin, in the place of the stream's ended record or of none."""
 
     planned: PlannedTask
-    previous: Stored | None
+    previous: StoredRecord | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +53,7 @@ class _Due:
 
     name: StreamName
     topic: IndexedTopic
-    previous: Stored | None
+    previous: StoredRecord | None
 
     def options(self, base: PlanOptions) -> PlanOptions:
         return replace(base, freshness_ms=self.topic.freshness_ms)
@@ -74,7 +72,11 @@ class Planner:
         self._lacking = lacking
 
     async def plan(
-        self, topics: Sequence[IndexedTopic], records: Records, *, taken: Set[int] = frozenset()
+        self,
+        topics: Sequence[IndexedTopic],
+        records: StoredRecords,
+        *,
+        taken: Set[int] = frozenset(),
     ) -> list[Beginning]:
         """What to begin, but for streams that are taken; `records` were read before this."""
         streams = [stream for topic in topics for stream in topic.streams]
@@ -99,7 +101,10 @@ class Planner:
         return [Beginning(task, previous[task.stream]) for task in picked]
 
     def _due(
-        self, topics: Sequence[IndexedTopic], records: Records, hint: Mapping[int, StreamIndex]
+        self,
+        topics: Sequence[IndexedTopic],
+        records: StoredRecords,
+        hint: Mapping[int, StreamIndex],
     ) -> list[_Due]:
         """The streams that are due if their table is where their log is."""
         now_ms = self._shop.clock.now_ms()
@@ -132,7 +137,7 @@ class Planner:
         age_ms = now_ms - int(index.columns.object_times_ms[is_wal].min())
         tally.behind_ms = max(tally.behind_ms, age_ms, 0)
 
-    def _waits(self, stream: int, previous: Stored | None, records: Records) -> bool:
+    def _waits(self, stream: int, previous: StoredRecord | None, records: StoredRecords) -> bool:
         """Whether the stream has a task, or failed, or has a record that says nothing."""
         if self._shop.pauses.holds(stream):
             return True
@@ -244,7 +249,7 @@ class Planner:
         )
         if due.topic.has_table or not isinstance(planned, PlannedTask):
             return planned
-        return replace(planned, target=Target.LOG, expected=None)
+        return replace(planned, target=TaskTarget.LOG, expected=None)
 
     async def _ahead(
         self, due: _Due, columns: StreamColumns, ahead: TableAhead

@@ -7,8 +7,8 @@ which offsets it stands for, the index how new its records are.
 from lakelog.index.ports import StreamRange
 from lakelog.log.parquet_source import read_end
 from lakelog.objects.port import ObjectStore
-from lakelog.pipeline.planning.plan import StreamName, TableAhead
-from lakelog.pipeline.saga.values import DataFile
+from lakelog.pipeline.planning.plan import TableAhead
+from lakelog.pipeline.saga.values import DataFile, StreamName
 from lakelog.pipeline.shop import Shop
 from lakelog.pipeline.waits import reading
 from lakelog.records.table_facts import TableFileOrigin

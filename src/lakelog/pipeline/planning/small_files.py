@@ -27,8 +27,9 @@ import numpy as np
 
 from lakelog.catalog.port import DataFileView
 from lakelog.index.ports import StreamColumns, StreamEntry
-from lakelog.pipeline.planning.plan import PlannedTask, Problem, StreamName, Target, Trigger
+from lakelog.pipeline.planning.plan import Problem
 from lakelog.pipeline.saga.task_record import INPUTS_MAX
+from lakelog.pipeline.saga.values import PlannedTask, StreamName, TaskTarget, Trigger
 from lakelog.streams.columns import Int64s
 from lakelog.streams.objects import FileKind, FileName
 
@@ -38,7 +39,7 @@ GROWTH: Final = 2
 FILES_MIN: Final = 8
 """So many files of one size are merged."""
 
-_TRIGGERS: Final = {Target.REWRITE: Trigger.SMALL_FILES, Target.CLEAN: Trigger.DIRTY}
+_TRIGGERS: Final = {TaskTarget.REWRITE: Trigger.SMALL_FILES, TaskTarget.CLEAN: Trigger.DIRTY}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ def replacement(
     entries: Sequence[StreamEntry],
     files: Sequence[DataFileView],
     *,
-    target: Target,
+    target: TaskTarget,
     now_ms: int,
 ) -> PlannedTask | Problem:
     """The task that replaces these entries, which follow each other.

@@ -12,32 +12,37 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from lakelog.catalog.port import (
+    Advance,
+    DataFileFacts,
+    Replacement,
+)
 from lakelog.catalog.port import TableView as CatalogView
 from lakelog.model.failures import Conflict, Failure, OutcomeUnknown
 from lakelog.pipeline.round_counters import Tally
-from lakelog.pipeline.saga.observe import Holding, Looked, look
+from lakelog.pipeline.saga.observe import LeasedTask, ObservedTask, observe
 from lakelog.pipeline.saga.steps import (
     AppendSwap,
     CommitTable,
     Finished,
     Forget,
-    Lost,
+    LeaseLost,
     Mark,
     MoveTable,
     ReplaceFiles,
     Step,
-    Stuck,
+    TaskStuck,
     WriteFile,
     abandon,
     next_step,
 )
-from lakelog.pipeline.saga.tables import advance_of, replacement_of
 from lakelog.pipeline.saga.task_record import is_open, renew
-from lakelog.pipeline.saga.values import Moved
+from lakelog.pipeline.saga.values import DataFile, TableMoved, TaskTarget
 from lakelog.pipeline.shop import Shop
+from lakelog.records.table_facts import ColumnFacts
 
 T = TypeVar("T")
-Going = list[Holding]
+StillOpen = list[LeasedTask]
 """The tasks that are looked at again at once."""
 
 
@@ -48,21 +53,21 @@ class _Done(Generic[T]):
     reply: T
 
 
-class Driver:
+class TaskExecutor:
     """Takes held tasks on, in one round."""
 
     def __init__(self, shop: Shop, tally: Tally) -> None:
         self._shop = shop
         self._tally = tally
 
-    async def finish(self, topic: str, holdings: Sequence[Holding]) -> None:
+    async def finish(self, topic: str, holdings: Sequence[LeasedTask]) -> None:
         """Take tasks of one topic as far as they come without an engine."""
         left = list(holdings)
         for _ in range(self._shop.options.looks_max):
             if not left:
                 return
             try:
-                looked = await look(self._shop, topic, left)
+                looked = await observe(self._shop, topic, left)
             except Failure as error:
                 self._tally.hinder(_said("looking", error), topic=topic)
                 return
@@ -70,12 +75,12 @@ class Driver:
         for one in left:
             self._hinder(one, f"{one.record.name} is {one.record.state.value} after many looks")
 
-    async def _do(self, topic: str, looked: Sequence[Looked]) -> Going:
+    async def _do(self, topic: str, looked: Sequence[ObservedTask]) -> StillOpen:
         """One step for each task, all of them at once."""
-        commits: list[tuple[Looked, CommitTable]] = []
-        replaces: list[tuple[Looked, ReplaceFiles]] = []
-        moves: list[tuple[Looked, MoveTable]] = []
-        works: list[Coroutine[Any, Any, Going]] = []
+        commits: list[tuple[ObservedTask, CommitTable]] = []
+        replaces: list[tuple[ObservedTask, ReplaceFiles]] = []
+        moves: list[tuple[ObservedTask, MoveTable]] = []
+        works: list[Coroutine[Any, Any, StillOpen]] = []
         for one in looked:
             step = _step(one)
             if isinstance(step, CommitTable):
@@ -96,7 +101,7 @@ class Driver:
             running = [group.create_task(work) for work in works]
         return [holding for one in running for holding in one.result()]
 
-    async def _do_alone(self, looked: Looked, step: Step) -> Going:
+    async def _do_alone(self, looked: ObservedTask, step: Step) -> StillOpen:
         match step:
             case Mark():
                 return await self._mark(looked, step)
@@ -104,14 +109,14 @@ class Driver:
                 return await self._swap(looked, step)
             case Forget():
                 return await self._forget(looked)
-            case Stuck(reason=reason):
+            case TaskStuck(reason=reason):
                 return await self._let_go(looked, reason)
-            case Finished() | Lost() | WriteFile():
+            case Finished() | LeaseLost() | WriteFile():
                 return []  # at its end, another's, or waiting for an engine
             case _:
                 raise AssertionError(step)
 
-    async def _mark(self, looked: Looked, step: Mark) -> Going:
+    async def _mark(self, looked: ObservedTask, step: Mark) -> StillOpen:
         holding = looked.holding
         put = self._shop.records.put
         done = await self._try(
@@ -128,7 +133,7 @@ class Driver:
         self._shop.pauses.end(holding.stream)
         return []
 
-    async def _swap(self, looked: Looked, step: AppendSwap) -> Going:
+    async def _swap(self, looked: ObservedTask, step: AppendSwap) -> StillOpen:
         holding = looked.holding
         refusals = holding.unknown
         done = await self._try(step.effect, [holding], lambda: self._shop.swap(step.swap))
@@ -140,7 +145,7 @@ class Driver:
             return [holding] if again else []
         return [holding]
 
-    async def _forget(self, looked: Looked) -> Going:
+    async def _forget(self, looked: ObservedTask) -> StillOpen:
         holding = looked.holding
         delete = self._shop.records.delete
         done = await self._try(
@@ -151,7 +156,7 @@ class Driver:
         self._tally.forgotten += 1
         return []
 
-    async def _let_go(self, looked: Looked, reason: str) -> Going:
+    async def _let_go(self, looked: ObservedTask, reason: str) -> StillOpen:
         """Report what cannot be, and let whoever comes next take the task at once."""
         self._hinder(looked.holding, reason)
         self._shop.pauses.add(looked.holding.stream)
@@ -163,7 +168,9 @@ class Driver:
                 return []  # the lease runs out by itself
         return []
 
-    async def _commit(self, topic: str, commits: Sequence[tuple[Looked, CommitTable]]) -> Going:
+    async def _commit(
+        self, topic: str, commits: Sequence[tuple[ObservedTask, CommitTable]]
+    ) -> StillOpen:
         """One commit for all: what of it the vector does not admit, the next look finds."""
         (first, step), *_ = commits
         advances = [advance_of(each) for _, each in commits]
@@ -183,13 +190,15 @@ class Driver:
         )
         return done if not isinstance(done, _Done) else holdings
 
-    async def _replace(self, topic: str, replaces: Sequence[tuple[Looked, ReplaceFiles]]) -> Going:
+    async def _replace(
+        self, topic: str, replaces: Sequence[tuple[ObservedTask, ReplaceFiles]]
+    ) -> StillOpen:
         """One commit for each, every one on the snapshot that the one before it made.
 
         That is as good as the snapshot looked at: an abort since then has moved neither.
         """
         token = replaces[0][1].token
-        going: Going = []
+        going: StillOpen = []
         for number, (one, step) in enumerate(replaces):
             done = await self._try(
                 step.effect, [one.holding], partial(self._replace_one, topic, step, token)
@@ -211,7 +220,7 @@ class Driver:
             )
         )
 
-    async def _move(self, topic: str, moves: Sequence[tuple[Looked, MoveTable]]) -> Going:
+    async def _move(self, topic: str, moves: Sequence[tuple[ObservedTask, MoveTable]]) -> StillOpen:
         """One move for all: each of their records was read as ABORTED before it."""
         (first, step), *_ = moves
         holdings = [one.holding for one, _ in moves]
@@ -229,12 +238,12 @@ class Driver:
         if not isinstance(done, _Done):
             return done
         for one in holdings:
-            one.fact = Moved()
+            one.fact = TableMoved()
         return holdings
 
     async def _try(
-        self, effect: str, holdings: Sequence[Holding], action: Callable[[], Awaitable[T]]
-    ) -> _Done[T] | Going:
+        self, effect: str, holdings: Sequence[LeasedTask], action: Callable[[], Awaitable[T]]
+    ) -> _Done[T] | StillOpen:
         """Do a step; when it was not done for certain, who of its tasks is looked at again."""
         try:
             reply = await self._shop.effects.do(effect, action)
@@ -251,19 +260,19 @@ class Driver:
             one.unknown = 0
         return _Done(reply)
 
-    def _may_repeat(self, holding: Holding, said: str) -> bool:
+    def _may_repeat(self, holding: LeasedTask, said: str) -> bool:
         holding.unknown += 1
         if holding.unknown < self._shop.options.failures_max:
             return True
         self._hinder(holding, said)
         return False
 
-    def _hinder(self, holding: Holding, reason: str) -> None:
+    def _hinder(self, holding: LeasedTask, reason: str) -> None:
         record = holding.record
         self._tally.hinder(reason, topic=record.topic, partition=record.partition)
 
 
-def _step(looked: Looked) -> Step:
+def _step(looked: ObservedTask) -> Step:
     """What is to be done next, also where that is to give up."""
     holding = looked.holding
     step = next_step(looked.seen, held=holding.held, fact=holding.fact)
@@ -274,3 +283,57 @@ def _step(looked: Looked) -> Step:
 
 def _said(doing: str, error: Failure) -> str:
     return f"{doing}: {type(error).__name__}: {error}"
+
+
+def advance_of(step: CommitTable) -> Advance:
+    """What the catalog is asked for, so that it judges the file as the saga did."""
+    record = step.record
+    started = record.expected is not None
+    return Advance(
+        partition=record.partition,
+        start=record.expected if record.expected is not None else record.start,
+        end=record.end,
+        files=files_of(step.file, record.partition),
+        at_log_start=not started,
+    )
+
+
+def replacement_of(step: ReplaceFiles) -> Replacement:
+    """What the catalog is asked for; the file's rows may be fewer than those of the inputs."""
+    added = files_of(step.file, step.record.partition)
+    return Replacement(
+        partition=step.record.partition,
+        removed=step.inputs,
+        added=added,
+        drops_rows=step.record.target is TaskTarget.CLEAN or not added,
+    )
+
+
+def files_of(file: DataFile, partition: int) -> tuple[DataFileFacts, ...]:
+    """The file as a table names it: not at all when it holds no row."""
+    facts = file.facts
+    assert facts is not None, file
+    if not facts.row_count:
+        return ()
+    offset_first, offset_upper = _bounds(facts.columns, "offset")
+    timestamp_min_us, timestamp_max_us = _bounds(facts.columns, "timestamp")
+    found = DataFileFacts(
+        key=file.name.key,
+        partition=partition,
+        offset_first=offset_first,
+        offset_end=offset_upper + 1,
+        row_count=facts.row_count,
+        size_bytes=facts.size_bytes,
+        timestamp_min_us=timestamp_min_us,
+        timestamp_max_us=timestamp_max_us,
+        column_sizes=tuple((one.path, one.size_bytes) for one in facts.columns),
+        row_group_starts=tuple(group.byte_start for group in facts.row_groups),
+    )
+    return (found,)
+
+
+def _bounds(columns: tuple[ColumnFacts, ...], path: str) -> tuple[int, int]:
+    (column,) = (one for one in columns if one.path == path)
+    assert column.lower is not None, column
+    assert column.upper is not None, column
+    return column.lower, column.upper

@@ -10,23 +10,22 @@ from dataclasses import dataclass
 
 from lakelog.catalog.port import TableView as CatalogView
 from lakelog.index.ports import StreamRange
-from lakelog.pipeline.planning.plan import Target
-from lakelog.pipeline.saga.record_store import Records, Stored
-from lakelog.pipeline.saga.steps import Seen
-from lakelog.pipeline.saga.tables import partition_view
-from lakelog.pipeline.saga.task_record import Held, TaskRecord, TaskState, held_by
-from lakelog.pipeline.saga.values import Fact
+from lakelog.pipeline.saga.record_store import StoredRecord, StoredRecords
+from lakelog.pipeline.saga.steps import Observation
+from lakelog.pipeline.saga.table_view import partition_view
+from lakelog.pipeline.saga.task_record import LeaseId, TaskRecord, TaskState, lease_of
+from lakelog.pipeline.saga.values import Fact, TaskTarget
 from lakelog.pipeline.shop import Shop
 from lakelog.pipeline.waits import together
 
 
-class Holding:
+class LeasedTask:
     """A task that this pipeline holds: its lease, and what its last step achieved for certain."""
 
     __slots__ = ("fact", "given_up", "held", "record", "unknown", "version")
 
-    def __init__(self, stored: Stored) -> None:
-        self.held: Held = held_by(stored.record)
+    def __init__(self, stored: StoredRecord) -> None:
+        self.held: LeaseId = lease_of(stored.record)
         self.record: TaskRecord = stored.record
         """As it was read or put last; another may have changed it since."""
         self.version = stored.version
@@ -48,28 +47,30 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class ObservedTask:
     """A held task and what was seen of it."""
 
-    holding: Holding
-    seen: Seen
+    holding: LeasedTask
+    seen: Observation
     version: int
     """Of the record's key; 0 when there is none."""
 
 
-async def look(shop: Shop, topic: str, holdings: Sequence[Holding]) -> list[Looked]:
+async def observe(shop: Shop, topic: str, holdings: Sequence[LeasedTask]) -> list[ObservedTask]:
     """Look at tasks of one topic."""
     wants_table = any(_needs_table(one.record) for one in holdings)
     while True:
         table = await shop.table(topic) if wants_table else None
         files = await _files(shop, topic, holdings) if table is not None else {}
-        looked = await look_beside(shop, holdings, table, files)
+        looked = await observe_index(shop, holdings, table, files)
         if wants_table or not any(_needs_table(one.seen.record) for one in looked):
             return looked
         wants_table = True
 
 
-async def _files(shop: Shop, topic: str, holdings: Sequence[Holding]) -> dict[int, tuple[str, ...]]:
+async def _files(
+    shop: Shop, topic: str, holdings: Sequence[LeasedTask]
+) -> dict[int, tuple[str, ...]]:
     """The table's files in the range of each replacing task: they, not the vector, decide."""
     found: dict[int, tuple[str, ...]] = {}
 
@@ -89,12 +90,12 @@ async def _files(shop: Shop, topic: str, holdings: Sequence[Holding]) -> dict[in
     return found
 
 
-async def look_beside(
+async def observe_index(
     shop: Shop,
-    holdings: Sequence[Holding],
+    holdings: Sequence[LeasedTask],
     table: CatalogView | None = None,
     files: Mapping[int, tuple[str, ...]] | None = None,
-) -> list[Looked]:
+) -> list[ObservedTask]:
     """Look at index and records, after the table was loaded or where none is needed."""
     ranges = [StreamRange(one.stream, one.record.start, one.record.end) for one in holdings]
     streams = await shop.views(ranges)
@@ -104,12 +105,12 @@ async def look_beside(
         stored = _same_range(records, holding)
         record = None if stored is None else stored.record
         named = (files or {}).get(holding.stream)
-        seen = Seen(partition_view(table, holding.record.partition, named), stream, record)
-        found.append(Looked(holding, seen, 0 if stored is None else stored.version))
+        seen = Observation(partition_view(table, holding.record.partition, named), stream, record)
+        found.append(ObservedTask(holding, seen, 0 if stored is None else stored.version))
     return found
 
 
-def _same_range(records: Records, holding: Holding) -> Stored | None:
+def _same_range(records: StoredRecords, holding: LeasedTask) -> StoredRecord | None:
     """The record, unless it is of a later task: its index view was of another range."""
     stored = records.found.get(holding.stream)
     if stored is None or stored.record.task != holding.record.task:
@@ -119,6 +120,6 @@ def _same_range(records: Records, holding: Holding) -> Stored | None:
 
 def _needs_table(record: TaskRecord | None) -> bool:
     """Whether the table decides the next step."""
-    if record is None or record.target is Target.LOG:
+    if record is None or record.target is TaskTarget.LOG:
         return False
     return record.state in (TaskState.PARQUET_WRITTEN, TaskState.ABORTED)

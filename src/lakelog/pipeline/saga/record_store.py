@@ -28,7 +28,7 @@ GETS_PER_RANGE: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredRecord:
     """A record and the version of its key."""
 
     record: TaskRecord
@@ -36,10 +36,10 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
+class StoredRecords:
     """Records by stream; `broken` are keys whose value says nothing, with the reason."""
 
-    found: Mapping[int, Stored] = field(default_factory=dict)
+    found: Mapping[int, StoredRecord] = field(default_factory=dict)
     broken: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -49,7 +49,7 @@ class Records:
         return frozenset(int(name) for name in names if name.isdecimal())
 
 
-class TaskRecords:
+class RecordStore:
     """All task records of a cluster."""
 
     def __init__(self, meta: MetadataStore, *, puts_max: int, limit_s: float) -> None:
@@ -59,19 +59,19 @@ class TaskRecords:
         self._known = 0
         """How many records there were when all were read last."""
 
-    async def load_all(self) -> Records:
+    async def load_all(self) -> StoredRecords:
         """Every record there is, read at one moment."""
         values = await reading(self._meta.range(TASKS), limit_s=self._limit_s)
         self._known = len(values)
         return _decoded(values)
 
-    async def load(self, streams: Sequence[int]) -> Records:
+    async def load(self, streams: Sequence[int]) -> StoredRecords:
         """The records of these streams, each read after this was called."""
         if len(streams) > max(GETS_MIN, self._known // GETS_PER_RANGE):
             everything = await self.load_all()
             wanted = set(streams)
             found = {key: one for key, one in everything.found.items() if key in wanted}
-            return Records(found, everything.broken)
+            return StoredRecords(found, everything.broken)
         gets = (reading(self._get(stream), limit_s=self._limit_s) for stream in streams)
         values = await together(gets)
         return _decoded([value for value in values if value is not None])
@@ -94,8 +94,8 @@ class TaskRecords:
             return await self._meta.get(task_key(stream))
 
 
-def _decoded(values: Sequence[KeyValue]) -> Records:
-    found: dict[int, Stored] = {}
+def _decoded(values: Sequence[KeyValue]) -> StoredRecords:
+    found: dict[int, StoredRecord] = {}
     broken: dict[str, str] = {}
     for value in values:
         try:
@@ -104,7 +104,7 @@ def _decoded(values: Sequence[KeyValue]) -> Records:
             broken[value.key] = str(error)
             continue
         if task_key(record.stream) == value.key:
-            found[record.stream] = Stored(record, value.version)
+            found[record.stream] = StoredRecord(record, value.version)
         else:
             broken[value.key] = f"holds the record of stream {record.stream}"
-    return Records(found, broken)
+    return StoredRecords(found, broken)

@@ -1,8 +1,8 @@
 """The saga of a compaction task: what its holder does next, whatever happened before. Pure.
 
 A holder loops: look, decide (`next_step`), do the one step, look again. It keeps nothing between
-rounds but its lease (`Held`) and the last `Fact` that a reply told it for certain: a successor, a
-holder after an unknown outcome and one in the ordinary course are the same code. The effects:
+rounds but its lease (`LeaseId`) and the last `Fact` that a reply told it for certain: a successor,
+a holder after an unknown outcome and one in the ordinary course are the same code. The effects:
 
     claim task     CAS of the record to epoch + 1; from here on older holders can mark nothing
     create task    CAS of the key from absent, or from an ended record, to CREATED
@@ -58,26 +58,25 @@ from typing import TypeAlias, assert_never
 
 from lakelog.domain.events import Swap
 from lakelog.index.ports import StreamEntry, StreamView
-from lakelog.pipeline.planning.plan import Target
 from lakelog.pipeline.saga.file_keys import is_made_for
+from lakelog.pipeline.saga.table_view import CommitFit, PartitionTableView, judge_task
 from lakelog.pipeline.saga.task_record import (
     PROBLEM_LENGTH_MAX,
-    Held,
+    LeaseId,
     TaskRecord,
     TaskState,
-    held_by,
     is_open,
+    lease_of,
 )
 from lakelog.pipeline.saga.values import (
     DataFile,
     Fact,
+    FileWritten,
     InputsGone,
-    Moved,
-    TableView,
+    TableMoved,
+    TaskTarget,
     Unreadable,
-    Written,
 )
-from lakelog.pipeline.saga.vector import Fit, judge_task
 from lakelog.streams.objects import FileKind, FileName, digest
 
 
@@ -154,12 +153,12 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class LeaseLost:
     """The lease is another's: stop, and change nothing."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stuck:
+class TaskStuck:
     """What was found cannot be; report it, let go of the lease, change nothing."""
 
     reason: str
@@ -174,8 +173,8 @@ Step: TypeAlias = (
     | Mark
     | Forget
     | Finished
-    | Lost
-    | Stuck
+    | LeaseLost
+    | TaskStuck
 )
 
 EFFECTS = (
@@ -198,25 +197,25 @@ EFFECTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Observation:
     """What a holder looked at, in this order; None: no such table (or not ours), stream, record."""
 
-    table: TableView | None
+    table: PartitionTableView | None
     stream: StreamView | None
     record: TaskRecord | None
 
 
-def next_step(seen: Seen, *, held: Held, fact: Fact | None = None) -> Step:
+def next_step(seen: Observation, *, held: LeaseId, fact: Fact | None = None) -> Step:
     """What the holder of a lease does next; `fact` is what its last step achieved for certain."""
     record = seen.record
-    if record is None or held_by(record) != held:
-        return Lost()
+    if record is None or lease_of(record) != held:
+        return LeaseLost()
     if not is_open(record):
         return Forget() if seen.stream is None else Finished()
     match record.state:
         case TaskState.CREATED:
             return _write(record, seen.stream, fact)
-        case TaskState.PARQUET_WRITTEN if record.target is not Target.LOG:
+        case TaskState.PARQUET_WRITTEN if record.target is not TaskTarget.LOG:
             return _commit(record, seen)
         case TaskState.ABORTED:
             return _fence(record, seen, fact)
@@ -228,7 +227,7 @@ def abandon(record: TaskRecord, problem: str) -> Mark | None:
     """Give the task up, if that is still possible: after the table has it, it must be finished."""
     if record.state is TaskState.CREATED:
         return _closed(record, problem)
-    if record.state is TaskState.PARQUET_WRITTEN and record.target is not Target.LOG:
+    if record.state is TaskState.PARQUET_WRITTEN and record.target is not TaskTarget.LOG:
         aborted = replace(record, state=TaskState.ABORTED, problem=problem[:PROBLEM_LENGTH_MAX])
         return Mark(aborted, "mark aborted")
     return None
@@ -238,7 +237,7 @@ def _write(record: TaskRecord, stream: StreamView | None, fact: Fact | None) -> 
     if stream is None:
         return _closed(record, "the stream is gone")
     match fact:
-        case Written(file=file) if is_made_for(record, file):
+        case FileWritten(file=file) if is_made_for(record, file):
             written = replace(record, state=TaskState.PARQUET_WRITTEN, file=file, failures=0)
             return Mark(written, "mark written")
         case InputsGone(problem=problem) if stream.first_start > record.start:
@@ -256,7 +255,9 @@ def _begin(record: TaskRecord, stream: StreamView) -> Step:
     if not pieces or _is_trimmed(record, pieces):
         return _closed(record, "the range was trimmed")
     if pieces[-1].end != record.end or {one.kind for one in pieces} not in record.input_kinds:
-        return Stuck(f"the index no longer has [{record.start}, {record.end}) as it was planned")
+        return TaskStuck(
+            f"the index no longer has [{record.start}, {record.end}) as it was planned"
+        )
     return WriteFile(record, pieces, stream.log_start)
 
 
@@ -272,32 +273,32 @@ def _is_trimmed(record: TaskRecord, pieces: tuple[StreamEntry, ...]) -> bool:
     return [key for key in found if key in record.inputs] != list(record.inputs)
 
 
-def _commit(record: TaskRecord, seen: Seen) -> Step:
+def _commit(record: TaskRecord, seen: Observation) -> Step:
     file = record.file
     assert file is not None, record
     table = seen.table
     if table is None or table.topic_id != record.topic_id:
         gone = seen.stream is None
-        return _aborted(record, "all is gone") if gone else Stuck("the topic has no table")
+        return _aborted(record, "all is gone") if gone else TaskStuck("the topic has no table")
     match judge_task(record, table):
-        case Fit.PRESENT:
+        case CommitFit.PRESENT:
             return _committed(record, file)
-        case Fit.MISFIT:
+        case CommitFit.MISFIT:
             return _misfit(record, table)
-        case Fit.APPEND if seen.stream is None:
+        case CommitFit.APPEND if seen.stream is None:
             return _aborted(record, "the stream is gone")
-        case Fit.APPEND if record.is_replacing:
+        case CommitFit.APPEND if record.is_replacing:
             return ReplaceFiles(record, file, table.token, record.inputs)
-        case Fit.APPEND:
+        case CommitFit.APPEND:
             return CommitTable(record, file, table.token, before=table.offset, after=record.end)
         case _ as never:
             assert_never(never)
 
 
-def _misfit(record: TaskRecord, table: TableView) -> Step:
+def _misfit(record: TaskRecord, table: PartitionTableView) -> Step:
     if record.is_replacing:
         return _aborted(record, "the table no longer has the files that were to be replaced")
-    return Stuck(
+    return TaskStuck(
         f"the table reaches to {table.offset}, not to {record.expected},"
         f" where [{record.start}, {record.end}) was planned from"
     )
@@ -316,11 +317,13 @@ def _swap(record: TaskRecord, stream: StreamView | None) -> Step:
             return Mark(replace(record, state=TaskState.WAL_GC_READY), "mark ready")
         return Mark(replace(record, state=TaskState.INDEX_SWAPPED), "mark swapped")
     if swapped:
-        return Stuck("the index went back: it names objects whose place a file took")
+        return TaskStuck("the index went back: it names objects whose place a file took")
     begin = left[0].start
     begins = begin == record.start or record.start < begin == stream.first_start
     if len(left) != len(inside) or not begins or left[-1].end != record.end:
-        return Stuck(f"the index holds [{record.start}, {record.end}) in pieces that do not fit")
+        return TaskStuck(
+            f"the index holds [{record.start}, {record.end}) in pieces that do not fit"
+        )
     return AppendSwap(
         Swap(
             stream=record.stream,
@@ -334,14 +337,14 @@ def _swap(record: TaskRecord, stream: StreamView | None) -> Step:
     )
 
 
-def _fence(record: TaskRecord, seen: Seen, fact: Fact | None) -> Step:
+def _fence(record: TaskRecord, seen: Observation, fact: Fact | None) -> Step:
     table = seen.table
     if table is None or table.topic_id != record.topic_id:
         return _closed(record, record.problem)  # no table that a stale commit could reach
     assert record.file is not None, record
-    if judge_task(record, table) is Fit.PRESENT:
+    if judge_task(record, table) is CommitFit.PRESENT:
         return _committed(record, record.file)  # it had landed before the abort: it counts
-    if isinstance(fact, Moved):
+    if isinstance(fact, TableMoved):
         return _closed(record, record.problem)
     return MoveTable(table.token)
 

@@ -8,7 +8,7 @@ one takes its place, and is deleted only after the stream itself is gone, so tha
 for the life of the stream.
 
 Every change is a put with the version that was read. The holder of the lease is whoever wrote
-`epoch` and its own name, unique for ever (`Held`): claiming means writing `epoch + 1`. The name
+`epoch` and its own name, unique for ever (`LeaseId`): claiming means writing `epoch + 1`. The name
 matters once: a planner that found no key may create it again after the stream was dropped and its
 record forgotten, and the epochs begin anew. Lease times are politeness and never safety; what keeps
 two holders apart is (1) the version of each put, (2) that a holder who reads another lease than its
@@ -41,8 +41,7 @@ from lakelog.meta.keys import ROOT
 from lakelog.meta.port import VALUE_BYTES_MAX
 from lakelog.model.failures import Corrupt, Refused
 from lakelog.model.ids import TopicId
-from lakelog.pipeline.planning.plan import REPLACING, PlannedTask, Target
-from lakelog.pipeline.saga.values import DataFile
+from lakelog.pipeline.saga.values import REPLACING, DataFile, PlannedTask, TaskTarget
 from lakelog.records.table_facts import TableFileFacts
 from lakelog.streams.objects import FileKind, FileName
 
@@ -97,7 +96,7 @@ class TaskRecord:
     partition: int
     task: int
     """The number of the task within its stream: the epoch it was created with."""
-    target: Target
+    target: TaskTarget
     start: int
     end: int
     expected: int | None
@@ -130,12 +129,12 @@ class TaskRecord:
         if self.is_replacing:
             return ({FileKind.PARQUET},)
         wal, segments = {FileKind.WAL}, {FileKind.SEGMENT}
-        return (wal, segments) if self.target is Target.TABLE else (wal,)
+        return (wal, segments) if self.target is TaskTarget.TABLE else (wal,)
 
     @property
     def output_kind(self) -> FileKind:
         """What kind of file the task makes."""
-        return FileKind.SEGMENT if self.target is Target.LOG else FileKind.PARQUET
+        return FileKind.SEGMENT if self.target is TaskTarget.LOG else FileKind.PARQUET
 
     @property
     def is_replacing(self) -> bool:
@@ -154,16 +153,16 @@ def is_open(record: TaskRecord) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class LeaseId:
     """What a holder of a task knows its lease by."""
 
     epoch: int
     holder: str
 
 
-def held_by(record: TaskRecord) -> Held:
+def lease_of(record: TaskRecord) -> LeaseId:
     """The lease that a record is under."""
-    return Held(record.epoch, record.holder)
+    return LeaseId(record.epoch, record.holder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +254,7 @@ class _Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     topic: str
     partition: int
     task: int
-    target: Target
+    target: TaskTarget
     start: int
     end: int
     expected: int | None

@@ -1,12 +1,12 @@
-"""What a pipeline worker looks at beside the index: a topic's table, a file of it, a reply. Pure.
+"""The values that tasks are made of: what is planned, the file made, what a reply told. Pure.
 
-A view is a value taken at one moment. Which view is taken before which is part of the saga's
-correctness, not of its speed: see `lakelog.pipeline.saga.steps`. A `Fact` is what a reply told a
-holder for certain.
+A `PlannedTask` describes a range of a stream and what becomes of it; a `DataFile` is the file that
+a task makes. A `Fact` is what a reply told a holder for certain.
 """
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from enum import Enum
+from typing import Final, TypeAlias
 
 from lakelog.model.ids import TopicId
 from lakelog.records.table_facts import TableFileFacts
@@ -31,24 +31,7 @@ class DataFile:
 
 
 @dataclass(frozen=True, slots=True)
-class TableView:
-    """A topic's table at one snapshot, seen by one partition.
-
-    `token` names the snapshot for the compare-and-swap of a commit: whatever changes the table
-    changes it. `offset` is the partition's place in the offset vector, None before its first file.
-    `topic_id` is the table's own property: a topic made again has another table under the name.
-    `files` are the keys of the live files with rows in the range of a replacing task, in order of
-    offsets, looked up after `token` was read; None where nobody asked.
-    """
-
-    topic_id: TopicId
-    token: str
-    offset: int | None
-    files: tuple[str, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
+class FileWritten:
     """The worker put this file under the present lease, and the store said so."""
 
     file: DataFile
@@ -70,8 +53,71 @@ class Unreadable:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class TableMoved:
     """The table was moved by this holder after it had read the record as ABORTED."""
 
 
-Fact: TypeAlias = Written | InputsGone | Unreadable | Moved
+Fact: TypeAlias = FileWritten | InputsGone | Unreadable | TableMoved
+
+
+class TaskTarget(Enum):
+    """What becomes of a range."""
+
+    TABLE = "table"
+    """WAL entries become a file of the table and the log, or segments one of the table alone."""
+    LOG = "log"
+    """WAL entries become a segment, as they are; what of it can be rows, the table gets later."""
+    REWRITE = "rewrite"
+    """Files of the table become one with the same rows."""
+    CLEAN = "clean"
+    """Files of the table become one that holds the rows which log compaction keeps."""
+
+
+REPLACING: Final = frozenset({TaskTarget.REWRITE, TaskTarget.CLEAN})
+"""The targets whose inputs are files that the table has already."""
+
+
+class Trigger(Enum):
+    """Why a backlog is due."""
+
+    AGE = "age"
+    OBJECT_AGE = "object_age"
+    SIZE = "size"
+    COUNT = "count"
+    PRESENT = "present"
+    SMALL_FILES = "small_files"
+    DIRTY = "dirty"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamName:
+    """A stream and the partition that it is."""
+
+    stream: int
+    topic_id: TopicId
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTask:
+    """A range to compact; `present` is its file when the table has it already.
+
+    `inputs` are the keys of the files that a replacing task takes out of the table.
+    """
+
+    stream: int
+    topic_id: TopicId
+    topic: str
+    partition: int
+    target: TaskTarget
+    start: int
+    end: int
+    expected: int | None
+    input_bytes: int
+    entry_count: int
+    oldest_ms: int
+    planned_ms: int
+    trigger: Trigger
+    present: DataFile | None = None
+    inputs: tuple[str, ...] = ()
