@@ -26,7 +26,7 @@ from lakelog.objects.port import ObjectStore
 from lakelog.pipeline.files.inline import InlineEngine
 from lakelog.pipeline.maintenance.key_scan import Scanner
 from lakelog.pipeline.options import PipelineOptions
-from lakelog.pipeline.planning.plan import PlanOptions
+from lakelog.pipeline.planning.wal_ranges import PlanOptions
 from lakelog.pipeline.ports import Effects, Engine
 from lakelog.pipeline.rounds import Pipeline
 from lakelog.pipeline.saga.task_record import TASKS, TaskState, decode_record

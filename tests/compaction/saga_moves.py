@@ -28,7 +28,7 @@ from tests.compaction.saga_world import (
     table_view,
 )
 
-from lakelog.pipeline.planning.plan import Problem, SegmentsFirst, TableAhead
+from lakelog.pipeline.planning.wal_ranges import Problem, SegmentsFirst, TableAhead
 from lakelog.pipeline.saga.file_keys import output_key
 from lakelog.pipeline.saga.steps import (
     AppendSwap,

@@ -17,7 +17,8 @@ from lakelog.domain.events import Swap
 from lakelog.index.ports import StreamColumns, StreamEntry, StreamView
 from lakelog.model.ids import TopicId
 from lakelog.pipeline.planning.backfill import plan_backfill
-from lakelog.pipeline.planning.plan import (
+from lakelog.pipeline.planning.small_files import replacement
+from lakelog.pipeline.planning.wal_ranges import (
     NothingDue,
     PlanOptions,
     Problem,
@@ -26,7 +27,6 @@ from lakelog.pipeline.planning.plan import (
     plan_present,
     plan_stream,
 )
-from lakelog.pipeline.planning.small_files import replacement
 from lakelog.pipeline.saga.file_keys import may_be_named, parse_output_key
 from lakelog.pipeline.saga.steps import Observation, Step, next_step
 from lakelog.pipeline.saga.table_view import PartitionTableView

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from lakelog.index.ports import StreamColumns
 from lakelog.model.ids import TopicId
 from lakelog.pipeline.planning.backfill import ends_in_segment, plan_backfill
-from lakelog.pipeline.planning.plan import PlanOptions, Problem
+from lakelog.pipeline.planning.wal_ranges import PlanOptions, Problem
 from lakelog.pipeline.saga.values import PlannedTask, StreamName, TaskTarget
 from lakelog.streams.objects import FileKind
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from tests.compaction.task_values import CREATED, SEGMENT, at
 
-from lakelog.pipeline.planning.lacking import Lacking
+from lakelog.pipeline.planning.backfill import BackfillCandidates
 from lakelog.pipeline.saga.record_store import StoredRecord
 from lakelog.pipeline.saga.task_record import TaskRecord, TaskState
 
@@ -30,11 +30,11 @@ def later(stored: StoredRecord) -> StoredRecord:
 def test_the_last_task_is_a_reason_when_it_made_a_segment_or_was_given_up(
     record: TaskRecord, expected: bool
 ) -> None:
-    assert Lacking().holds(7, StoredRecord(record, 1)) is expected
+    assert BackfillCandidates().holds(7, StoredRecord(record, 1)) is expected
 
 
 def test_a_look_that_found_nothing_is_good_until_another_task_has_run() -> None:
-    lacking = Lacking()
+    lacking = BackfillCandidates()
     lacking.settle(7, LOG)
     assert not lacking.holds(7, LOG)
     lacking.suspect(7, LOG)
@@ -47,7 +47,7 @@ def test_a_look_that_found_nothing_is_good_until_another_task_has_run() -> None:
 
 
 def test_a_stream_without_a_record_may_be_suspected_too() -> None:
-    lacking = Lacking()
+    lacking = BackfillCandidates()
     assert not lacking.holds(7, None)
     lacking.suspect(7, None)
     assert lacking.holds(7, None)
@@ -56,7 +56,7 @@ def test_a_stream_without_a_record_may_be_suspected_too() -> None:
 
 
 def test_streams_that_are_gone_are_forgotten() -> None:
-    lacking = Lacking()
+    lacking = BackfillCandidates()
     lacking.suspect(7, TABLE)
     lacking.settle(8, LOG)
     lacking.keep({9})

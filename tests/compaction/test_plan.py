@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from lakelog.index.ports import StreamColumns
 from lakelog.model.ids import TopicId
-from lakelog.pipeline.planning.plan import (
+from lakelog.pipeline.planning.wal_ranges import (
     NothingDue,
     PlanOptions,
     Problem,

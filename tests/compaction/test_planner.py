@@ -5,7 +5,7 @@ from dataclasses import replace
 from tests.compaction.pipeline_faults import Seeing
 from tests.compaction.pipeline_world import EAGER, Place, run
 
-from lakelog.pipeline.planning.plan import PlanOptions
+from lakelog.pipeline.planning.wal_ranges import PlanOptions
 from lakelog.pipeline.saga.task_record import TASKS, decode_record
 
 

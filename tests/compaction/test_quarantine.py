@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.pipeline.planning.quarantine import NEAR, widened
+from lakelog.pipeline.planning.wal_ranges import NEAR, widened
 
 
 def test_the_first_bad_batch_is_kept_alone() -> None:

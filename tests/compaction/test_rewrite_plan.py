@@ -9,13 +9,13 @@ from tests.compaction.task_values import TOPIC
 
 from lakelog.catalog.port import DataFileView
 from lakelog.index.ports import StreamColumns, StreamEntry
-from lakelog.pipeline.planning.plan import Problem
 from lakelog.pipeline.planning.small_files import (
     RewriteOptions,
-    Window,
+    RewriteWindow,
     plan_rewrite,
     replacement,
 )
+from lakelog.pipeline.planning.wal_ranges import Problem
 from lakelog.pipeline.saga.values import PlannedTask, StreamName, TaskTarget, Trigger
 from lakelog.streams.objects import FileKind, FileName
 
@@ -36,60 +36,60 @@ def columns_of(*entries: tuple[FileKind, int]) -> StreamColumns:
     )
 
 
-def planned(*entries: tuple[FileKind, int]) -> Window | None:
+def planned(*entries: tuple[FileKind, int]) -> RewriteWindow | None:
     return plan_rewrite(columns_of(*entries), options=OPTIONS)
 
 
 def test_files_of_one_size_become_one_when_they_are_many() -> None:
     assert planned(*[(P, 10)] * 3) is None
-    assert planned(*[(P, 10)] * 4) == Window(0, 40, 4, 40)
-    assert planned(*[(P, 10)] * 6, (W, 10)) == Window(0, 60, 6, 60)
+    assert planned(*[(P, 10)] * 4) == RewriteWindow(0, 40, 4, 40)
+    assert planned(*[(P, 10)] * 6, (W, 10)) == RewriteWindow(0, 60, 6, 60)
 
 
 def test_a_window_ends_at_the_target_size() -> None:
-    assert planned(*[(P, 300)] * 8) == Window(0, 30, 3, 900)
+    assert planned(*[(P, 300)] * 8) == RewriteWindow(0, 30, 3, 900)
 
 
 def test_two_files_that_make_a_whole_one_are_enough() -> None:
-    assert planned((P, 300), (P, 300)) == Window(0, 20, 2, 600)
+    assert planned((P, 300), (P, 300)) == RewriteWindow(0, 20, 2, 600)
     assert planned((P, 200), (P, 200)) is None
 
 
 @pytest.mark.parametrize("wall", [(S, 10), (W, 10), (P, 512), (P, 5000)])
 def test_a_window_does_not_go_over_what_is_no_small_file(wall: tuple[FileKind, int]) -> None:
     assert planned((P, 10), (P, 10), wall, (P, 10), (P, 10)) is None
-    assert planned((P, 10), wall, *[(P, 10)] * 4) == Window(20, 60, 4, 40)
+    assert planned((P, 10), wall, *[(P, 10)] * 4) == RewriteWindow(20, 60, 4, 40)
 
 
 def test_what_could_not_be_read_is_left_alone() -> None:
     columns = columns_of(*[(P, 10)] * 8)
     found = plan_rewrite(columns, quarantine=[(25, 26)], options=OPTIONS)
-    assert found == Window(30, 80, 5, 50)
+    assert found == RewriteWindow(30, 80, 5, 50)
     assert plan_rewrite(columns, quarantine=[(25, 26), (55, 80)], options=OPTIONS) is None
 
 
 def test_a_file_waits_until_what_joins_it_is_as_large() -> None:
     assert planned((P, 100), *[(P, 10)] * 3) is None
-    assert planned((P, 100), *[(P, 10)] * 4) == Window(10, 50, 4, 40)
-    assert planned((P, 100), (P, 40), (P, 30), (P, 30)) == Window(0, 40, 4, 200)
+    assert planned((P, 100), *[(P, 10)] * 4) == RewriteWindow(10, 50, 4, 40)
+    assert planned((P, 100), (P, 40), (P, 30), (P, 30)) == RewriteWindow(0, 40, 4, 200)
 
 
 def test_a_window_names_no_more_files_than_a_record_holds() -> None:
     options = RewriteOptions(files_min=2, bytes_target=1024, files_max=5)
-    assert plan_rewrite(columns_of(*[(P, 1)] * 9), options=options) == Window(0, 50, 5, 5)
+    assert plan_rewrite(columns_of(*[(P, 1)] * 9), options=options) == RewriteWindow(0, 50, 5, 5)
 
 
 def test_more_files_than_a_partition_keeps_become_few_enough_at_the_least_cost() -> None:
     options = replace(OPTIONS, files_kept=3)
     kept = [(P, 400), (P, 150), (P, 60)]
     assert plan_rewrite(columns_of(*kept), options=options) is None
-    assert plan_rewrite(columns_of(*kept, (P, 20)), options=options) == Window(20, 40, 2, 80)
+    assert plan_rewrite(columns_of(*kept, (P, 20)), options=options) == RewriteWindow(20, 40, 2, 80)
     apart = columns_of(*kept, (S, 1), (P, 60), (P, 20))
     assert plan_rewrite(apart, options=options) is None, "a segment is between them"
     # Four of these are more than a target file, so that it takes two steps.
     large = columns_of((P, 400), (P, 200), (P, 450), (P, 130), (P, 400))
     narrow = replace(options, files_kept=2, bytes_target=1000)
-    assert plan_rewrite(large, options=narrow) == Window(10, 40, 3, 780)
+    assert plan_rewrite(large, options=narrow) == RewriteWindow(10, 40, 3, 780)
 
 
 _SIZES = st.lists(

@@ -24,7 +24,7 @@ from lakelog.pipeline.files.segment_tasks import RowsResult, RowsTask, SegmentPi
 from lakelog.pipeline.files.tasks import CompactionFailure, CompactionResult, Trouble
 from lakelog.pipeline.files.worker import compact
 from lakelog.pipeline.planning.backfill import plan_backfill
-from lakelog.pipeline.planning.plan import PlanOptions, plan_stream
+from lakelog.pipeline.planning.wal_ranges import PlanOptions, plan_stream
 from lakelog.pipeline.saga.values import PlannedTask, StreamName, TaskTarget
 from lakelog.records.header import parse_header
 from lakelog.streams.objects import FileKind, FileName, WalName

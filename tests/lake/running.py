@@ -19,7 +19,7 @@ from lakelog.config.stores import open_metadata, open_objects
 from lakelog.index.ports import IndexedTopic
 from lakelog.pipeline.files.inline import InlineEngine
 from lakelog.pipeline.options import PipelineOptions
-from lakelog.pipeline.planning.plan import PlanOptions
+from lakelog.pipeline.planning.wal_ranges import PlanOptions
 from lakelog.pipeline.remote_index import RemoteIndex
 from lakelog.pipeline.rounds import Pipeline
 from lakelog.reading.http_index import HttpIndex

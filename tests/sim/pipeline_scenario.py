@@ -20,8 +20,8 @@ from tests.sim.world import World
 from lakelog.catalog.port import TableName
 from lakelog.index.ports import IndexedTopic
 from lakelog.pipeline.options import PipelineOptions
-from lakelog.pipeline.planning.plan import PlanOptions
 from lakelog.pipeline.planning.small_files import RewriteOptions
+from lakelog.pipeline.planning.wal_ranges import PlanOptions
 from lakelog.pipeline.saga.task_record import TASKS, decode_record, is_open
 from lakelog.streams.objects import WalName
 from lakelog.testing.faulty import Faults

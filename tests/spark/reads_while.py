@@ -39,8 +39,8 @@ from lakelog.model.failures import Failure
 from lakelog.pipeline.files.inline import InlineEngine
 from lakelog.pipeline.maintenance.file_gc import FileSweeper, SweepOptions
 from lakelog.pipeline.options import PipelineOptions
-from lakelog.pipeline.planning.plan import PlanOptions
 from lakelog.pipeline.planning.small_files import RewriteOptions
+from lakelog.pipeline.planning.wal_ranges import PlanOptions
 from lakelog.pipeline.remote_index import RemoteIndex
 from lakelog.pipeline.rounds import Pipeline
 from lakelog.pipeline.spark.diagnosis import spark_failures, text_of

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from lakelog.pipeline.planning.plan import PlanOptions
 from lakelog.pipeline.planning.small_files import RewriteOptions
+from lakelog.pipeline.planning.wal_ranges import PlanOptions
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,8 +39,8 @@ from lakelog.pipeline.maintenance.file_gc import FileSweeper, SweepOptions
 from lakelog.pipeline.maintenance.history_upkeep import HistoryUpkeep, HistoryUpkeepOptions
 from lakelog.pipeline.maintenance.table_retention import RetentionOptions, TableRetention
 from lakelog.pipeline.options import PipelineOptions
-from lakelog.pipeline.planning.plan import PlanOptions
 from lakelog.pipeline.planning.small_files import FILES_MIN, RewriteOptions
+from lakelog.pipeline.planning.wal_ranges import PlanOptions
 from lakelog.pipeline.remote_index import RemoteIndex
 from lakelog.pipeline.report import RoundReport
 from lakelog.pipeline.rounds import Pipeline

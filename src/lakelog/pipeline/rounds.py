@@ -28,7 +28,7 @@ from lakelog.pipeline.files.writing import Job, jobs_of
 from lakelog.pipeline.maintenance.key_scan import Scanner
 from lakelog.pipeline.maintenance.scheduler import Replacing, Upkeep
 from lakelog.pipeline.options import PipelineOptions
-from lakelog.pipeline.planning.lacking import Lacking
+from lakelog.pipeline.planning.backfill import BackfillCandidates
 from lakelog.pipeline.planning.planner import Planner
 from lakelog.pipeline.ports import Effects, Engine
 from lakelog.pipeline.report import RoundReport
@@ -78,7 +78,7 @@ class Pipeline:
         records = RecordStore(meta, puts_max=options.puts_max, limit_s=options.records_s)
         self._shop = Shop(records, index, tables, clock, options, effects or Effects())
         self._shelf = Shelf(self._shop)
-        self._lacking = Lacking()
+        self._lacking = BackfillCandidates()
         self._upkeep = Upkeep(self._shop, scanner, objects, self._lacking)
         self._one_at_a_time = asyncio.Lock()
 

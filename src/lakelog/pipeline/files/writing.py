@@ -28,7 +28,7 @@ from lakelog.pipeline.files.tasks import (
     Trouble,
     WalPiece,
 )
-from lakelog.pipeline.planning.quarantine import widened
+from lakelog.pipeline.planning.wal_ranges import widened
 from lakelog.pipeline.saga.file_keys import output_key
 from lakelog.pipeline.saga.observe import LeasedTask
 from lakelog.pipeline.saga.steps import WriteFile

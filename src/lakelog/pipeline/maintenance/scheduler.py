@@ -4,7 +4,7 @@ Both are replacing tasks, one a stream at a time like all others, so a stream th
 waits a round with what is new. Now and then all streams are looked at:
 
 - a stream whose entries end with segments may have rows for its table, which is the planner's to
-  find out (`lakelog.pipeline.planning.lacking`): without this a quiet stream's would wait for new
+  find out (`lakelog.pipeline.planning.backfill`): without this a quiet stream's would wait for new
   ones;
 - a window of small files is a task at once (`lakelog.pipeline.planning.small_files`);
 - a compacted topic's stream that is dirty is scanned, beside the rounds and as long as it takes; of
@@ -40,11 +40,10 @@ from lakelog.pipeline.maintenance.log_compaction import (
     groups_of,
     plan_pass,
 )
-from lakelog.pipeline.planning.backfill import ends_in_segment
-from lakelog.pipeline.planning.lacking import Lacking
-from lakelog.pipeline.planning.plan import Problem
-from lakelog.pipeline.planning.planner import Beginning
+from lakelog.pipeline.planning.backfill import BackfillCandidates, ends_in_segment
+from lakelog.pipeline.planning.planner import TaskSpec
 from lakelog.pipeline.planning.small_files import plan_rewrite, replacement
+from lakelog.pipeline.planning.wal_ranges import Problem
 from lakelog.pipeline.round_counters import Tally
 from lakelog.pipeline.saga.record_store import StoredRecord, StoredRecords
 from lakelog.pipeline.saga.task_record import (
@@ -72,7 +71,7 @@ WHOLE: Final = 1 << 62
 class Replacing:
     """A replacing task to begin, and the offsets of the rows that stay where some go."""
 
-    beginning: Beginning
+    beginning: TaskSpec
     kept: bytes | None = None
 
 
@@ -109,7 +108,7 @@ class Upkeep:
     """The upkeep of all tables by one pipeline."""
 
     def __init__(
-        self, shop: Shop, scanner: Scanner | None, objects: ObjectStore, lacking: Lacking
+        self, shop: Shop, scanner: Scanner | None, objects: ObjectStore, lacking: BackfillCandidates
     ) -> None:
         self._shop = shop
         self._scanner = scanner
@@ -377,4 +376,4 @@ def _are_files(entries: Sequence[StreamEntry], place: StreamRange) -> bool:
 
 
 def _begin(planned: PlannedTask, one: _Idle, group: Group | None) -> Replacing:
-    return Replacing(Beginning(planned, one.stored), None if group is None else group.kept)
+    return Replacing(TaskSpec(planned, one.stored), None if group is None else group.kept)

@@ -1,22 +1,26 @@
 """Looks at all streams and says what a round begins: which ranges, and what is in the way.
 
 Order of looking: the task records, before this; then the tables, then the index
-(`lakelog.pipeline.planning.plan`). A first look at the index is a hint only: it says which topics
-are due, so that the tables of the others need not be loaded, and how far behind the tables are. All
-entries of a stream are read only where it may have segments that its table lacks: what a backlog
-leaves out may be among them.
+(`lakelog.pipeline.planning.wal_ranges`). A first look at the index is a hint only: it says which
+topics are due, so that the tables of the others need not be loaded, and how far behind the tables
+are. All entries of a stream are read only where it may have segments that its table lacks: what a
+backlog leaves out may be among them.
+
+A table that is ahead has a file that the index has not: a task's record was lost after its commit.
+What that file is, table, footer and index tell (`file_ahead`): its footer says which offsets it
+stands for, the index how new its records are.
 """
 
 import asyncio
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
-from lakelog.index.ports import IndexedTopic, StreamColumns, StreamIndex
+from lakelog.index.ports import IndexedTopic, StreamColumns, StreamIndex, StreamRange
+from lakelog.log.parquet_source import read_end
 from lakelog.model.failures import Corrupt, Failure, NotFound
 from lakelog.objects.port import ObjectStore
-from lakelog.pipeline.planning.backfill import plan_backfill
-from lakelog.pipeline.planning.lacking import Lacking
-from lakelog.pipeline.planning.plan import (
+from lakelog.pipeline.planning.backfill import BackfillCandidates, plan_backfill
+from lakelog.pipeline.planning.wal_ranges import (
     NothingDue,
     PlanOptions,
     Problem,
@@ -26,21 +30,56 @@ from lakelog.pipeline.planning.plan import (
     plan_present,
     plan_stream,
 )
-from lakelog.pipeline.planning.present import file_ahead
 from lakelog.pipeline.round_counters import Tally
 from lakelog.pipeline.saga.record_store import StoredRecord, StoredRecords
 from lakelog.pipeline.saga.task_record import is_open
-from lakelog.pipeline.saga.values import PlannedTask, StreamName, TaskTarget
+from lakelog.pipeline.saga.values import DataFile, PlannedTask, StreamName, TaskTarget
 from lakelog.pipeline.shop import Shop
 from lakelog.pipeline.table_lifecycle import Shelf
-from lakelog.pipeline.waits import together
-from lakelog.streams.objects import FileKind
+from lakelog.pipeline.waits import reading, together
+from lakelog.records.table_facts import TableFileOrigin
+from lakelog.records.table_file import TableFile
+from lakelog.streams.objects import FileKind, FileName
+
+
+async def file_ahead(
+    shop: Shop, objects: ObjectStore, name: StreamName, ahead: TableAhead
+) -> DataFile | None:
+    """The table's file for the first offset that it is ahead by; None when it names none there."""
+    table = shop.table_name(name.topic)
+    found = await shop.ask_table(
+        lambda tables: tables.files(
+            table, partition=name.partition, start=ahead.start, end=ahead.end
+        )
+    )
+    for file in found:
+        reads = _origin(objects, file.key, file.size_bytes)
+        origin = await reading(reads, limit_s=shop.options.table_s)
+        if origin.end <= ahead.start:
+            continue
+        (view,) = await shop.views([StreamRange(name.stream, origin.start, origin.end)])
+        newest_ms = [] if view is None else [one.max_timestamp_ms for one in view.entries]
+        return DataFile(
+            name=FileName(FileKind.PARQUET, file.key),
+            start=origin.start,
+            end=origin.end,
+            row_count=file.row_count,
+            size_bytes=file.size_bytes,
+            max_timestamp_ms=max(newest_ms, default=-1),
+        )
+    return None
+
+
+async def _origin(objects: ObjectStore, key: str, size_bytes: int) -> TableFileOrigin:
+    end = await read_end(objects, key, size_bytes)
+    return TableFile.open(end, size_bytes=size_bytes).origin
+
 
 _Planned = PlannedTask | NothingDue | TableAhead | SegmentsFirst | Problem
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
+class TaskSpec:
     """A task to begin, in the place of the stream's ended record or of none."""
 
     planned: PlannedTask
@@ -63,7 +102,12 @@ class Planner:
     """Plans one round."""
 
     def __init__(
-        self, shop: Shop, shelf: Shelf, objects: ObjectStore, tally: Tally, lacking: Lacking
+        self,
+        shop: Shop,
+        shelf: Shelf,
+        objects: ObjectStore,
+        tally: Tally,
+        lacking: BackfillCandidates,
     ) -> None:
         self._shop = shop
         self._shelf = shelf
@@ -77,7 +121,7 @@ class Planner:
         records: StoredRecords,
         *,
         taken: Set[int] = frozenset(),
-    ) -> list[Beginning]:
+    ) -> list[TaskSpec]:
         """What to begin, but for streams that are taken; `records` were read before this."""
         streams = [stream for topic in topics for stream in topic.streams]
         self._lacking.keep(set(streams))
@@ -98,7 +142,7 @@ class Planner:
             tasks_max=options.tasks_max,
             input_bytes_max=options.input_bytes_max,
         )
-        return [Beginning(task, previous[task.stream]) for task in picked]
+        return [TaskSpec(task, previous[task.stream]) for task in picked]
 
     def _due(
         self,

@@ -27,7 +27,7 @@ import numpy as np
 
 from lakelog.catalog.port import DataFileView
 from lakelog.index.ports import StreamColumns, StreamEntry
-from lakelog.pipeline.planning.plan import Problem
+from lakelog.pipeline.planning.wal_ranges import Problem
 from lakelog.pipeline.saga.task_record import INPUTS_MAX
 from lakelog.pipeline.saga.values import PlannedTask, StreamName, TaskTarget, Trigger
 from lakelog.streams.columns import Int64s
@@ -64,7 +64,7 @@ class RewriteOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class RewriteWindow:
     """Entries that become one: they cover the offsets [start, end)."""
 
     start: int
@@ -78,14 +78,14 @@ def plan_rewrite(
     *,
     quarantine: Sequence[tuple[int, int]] = (),
     options: RewriteOptions,
-) -> Window | None:
+) -> RewriteWindow | None:
     """The first window of the stream's files that should be one file, None when all is well."""
     sizes = columns.byte_lengths
     for low, high in _runs(columns, quarantine, options):
         found = _search(sizes, low, high, options) or _cheapest(sizes, low, high, options)
         if found is not None:
             first, stop = found
-            return Window(
+            return RewriteWindow(
                 start=int(columns.starts[first]),
                 end=int(columns.ends[stop - 1]),
                 entry_count=stop - first,

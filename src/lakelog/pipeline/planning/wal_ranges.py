@@ -1,4 +1,4 @@
-"""What to compact next: one contiguous range of a stream, when it is due. Pure.
+"""Which WAL entries to compact next: one contiguous range of a stream, when it is due. Pure.
 
 A stream's backlog is the WAL entries that follow each other from the first one on. It is due when
 it is old (the table's freshness), when a WAL object that it shares with others is old (a quiet
@@ -9,9 +9,9 @@ The range begins at the first WAL entry, and the table's vector must agree:
 
 - it says that offset, or less, and the log has nothing for the table in between (it was trimmed):
   the range may be written;
-- it says less, and the log has segments in between: their rows come first, for rows are appended in
-  order (`SegmentsFirst`, `lakelog.pipeline.planning.backfill`). What becomes a segment itself does
-  not wait for that, because it does not move the vector;
+- it says less, and the log has segments in between: their rows come first, for rows are appended
+  in order (`SegmentsFirst`, `lakelog.pipeline.planning.backfill`). What becomes a segment itself
+  does not wait for that, because it does not move the vector;
 - it says more: the table is ahead (a task's record was lost after its commit). Nothing is written;
   the file is looked up in the table and swapped in (`plan_present`);
 - it says less although the index names table files there: a problem to report.
@@ -20,10 +20,19 @@ Order of looking: the stream's task record first, then table, then index; the ne
 the version that was read, so no other task can have run in between
 (`lakelog.pipeline.saga.task_record`). For the same reason `TableAhead` and `Problem` count only if
 the record, read again, is unchanged.
+
+Quarantine is how much is kept as it is when a batch cannot be rows; it grows where bad batches are
+many (`widened`). A worker stops at the first batch that it cannot read, so each one costs a failed
+task and two more for its entry: a segment, and the rows beside it. A thousand of them would cost
+thousands. So a bad batch that follows the last one closely takes twice as much of the log along, up
+to the end of the task that met it: the tasks that fail are few, however many batches are bad. What
+is taken along is in the table as it would be otherwise, for its rows are read from the segment, and
+just what is bad is left out.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -218,3 +227,24 @@ def _cut(columns: StreamColumns, run: _Run, options: PlanOptions) -> _Run:
     elif total - taken < options.bytes_min and total <= options.bytes_max:
         count = len(sizes)
     return _Run(run.first, run.first + count, run.target)
+
+
+NEAR: Final = 1000
+"""Bad batches are close when less than so many times the last range lies between them."""
+
+GROWTH: Final = 2
+
+
+def widened(
+    quarantine: Sequence[tuple[int, int]], *, start: int, end: int, limit: int
+) -> tuple[int, int]:
+    """The offsets to keep as they are, from a bad batch [start, end) on and not beyond `limit`."""
+    assert start < end <= limit, (start, end, limit)
+    before = [one for one in quarantine if one[1] <= start]
+    if not before:
+        return start, end
+    last_start, last_end = max(before, key=lambda one: one[1])
+    size = last_end - last_start
+    if start - last_end >= NEAR * size:
+        return start, end
+    return start, min(limit, max(end, start + GROWTH * size))
