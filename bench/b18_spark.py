@@ -43,7 +43,7 @@ from bench.spark_scans import (
     register_generator,
     without_spark,
 )
-from lakelog.pipeline.files.inline import InlineEngine
+from lakelog.pipeline.files.run_task import InlineEngine
 from lakelog.spark.batch import batch_reader
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from bench.pipeline import make_batches, run_loop
 from bench.raw import PRODUCE, PRODUCE_VERSION, Client, Pipe, check_produced, produce_body
 from bench.raw_fetch import FETCH, FETCH_VERSION, drain, drain_for, fetch_body, fetched
 from bench.results import OURS, Metric, Sample, percentiles_ms
-from lakelog.pipeline.files.inline import InlineEngine
+from lakelog.pipeline.files.run_task import InlineEngine
 
 NAME = "b4"
 PARTITIONS = b3_fetch.PARTITIONS

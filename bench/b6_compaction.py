@@ -23,8 +23,8 @@ from bench.arena import Arena
 from bench.results import OURS, Metric, Sample
 from bench.wal_backlog import fill, open_objects
 from lakelog.objects.local import LocalObjectStore
-from lakelog.pipeline.files.tasks import CompactionResult, CompactionTask
-from lakelog.pipeline.files.worker import compact
+from lakelog.pipeline.files.file_task import CompactionResult, CompactionTask
+from lakelog.pipeline.files.to_parquet import compact
 from lakelog.records import kernels
 from lakelog.records.codecs import Codec
 

@@ -26,9 +26,9 @@ from bench.raw import PRODUCE, PRODUCE_VERSION, Client, check_produced, produce_
 from bench.results import Metric
 from bench.wal_backlog import fill, open_objects, payload_bytes, task_of
 from lakelog.model.failures import Refused
-from lakelog.pipeline.files.inline import InlineEngine
-from lakelog.pipeline.files.tasks import CompactionResult, CompactionTask
-from lakelog.pipeline.files.worker import compact
+from lakelog.pipeline.files.file_task import CompactionResult, CompactionTask
+from lakelog.pipeline.files.run_task import InlineEngine
+from lakelog.pipeline.files.to_parquet import compact
 from lakelog.pipeline.ports import Engine
 from lakelog.pipeline.spark.engine import SparkEngine
 from lakelog.pipeline.spark.settings import SparkOptions

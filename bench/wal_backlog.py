@@ -11,7 +11,7 @@ from pathlib import Path
 from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.model.ids import DomainId, StreamId, WalId
 from lakelog.objects.local import LocalObjectStore
-from lakelog.pipeline.files.tasks import CompactionTask, WalPiece
+from lakelog.pipeline.files.file_task import CompactionTask, WalPiece
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.codecs import Codec
 from lakelog.wal.ids import object_key

@@ -19,8 +19,8 @@ from lakelog.index.ports import StreamEntry, StreamView
 from lakelog.model.ids import TopicId
 from lakelog.objects.memory import MemoryObjectStore
 from lakelog.objects.port import ObjectStore
-from lakelog.pipeline.files.rewrite_worker import rewrite
-from lakelog.pipeline.files.tasks import CompactionFailure, CompactionResult, TablePiece
+from lakelog.pipeline.files.file_task import CompactionFailure, CompactionResult, TablePiece
+from lakelog.pipeline.files.to_parquet import rewrite
 from lakelog.pipeline.maintenance.key_scan import ScanAnswer, Scanner, scan
 from lakelog.pipeline.maintenance.log_compaction import (
     CleaningPlan,

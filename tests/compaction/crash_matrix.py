@@ -30,7 +30,7 @@ from tests.compaction.pipeline_world import EAGER, Place, sqlite_place
 from lakelog.catalog.port import CatalogLimits
 from lakelog.catalog.tables import builtin_tables
 from lakelog.model.failures import OutcomeUnknown
-from lakelog.pipeline.files.inline import InlineEngine
+from lakelog.pipeline.files.run_task import InlineEngine
 from lakelog.pipeline.planning.small_files import RewriteOptions
 from lakelog.pipeline.ports import Effects
 from lakelog.pipeline.report import RoundReport

@@ -13,7 +13,7 @@ from tests.records.table_cases import Row, rows_of
 from lakelog.log.values import Wanted
 from lakelog.model.failures import Failure, Unavailable
 from lakelog.model.ids import DomainId
-from lakelog.pipeline.files.tasks import Answer, Task
+from lakelog.pipeline.files.file_task import Answer, Task
 from lakelog.pipeline.ports import Effects, Engine
 from lakelog.records.acceptance import AcceptedBatch
 from lakelog.records.build import BatchOptions, Record, build_batch

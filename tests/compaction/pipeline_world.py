@@ -23,7 +23,7 @@ from lakelog.model.ids import TopicId
 from lakelog.objects.local import LocalObjectStore
 from lakelog.objects.memory import MemoryObjectStore
 from lakelog.objects.port import ObjectStore
-from lakelog.pipeline.files.inline import InlineEngine
+from lakelog.pipeline.files.run_task import InlineEngine
 from lakelog.pipeline.maintenance.key_scan import Scanner
 from lakelog.pipeline.options import PipelineOptions
 from lakelog.pipeline.planning.wal_ranges import PlanOptions

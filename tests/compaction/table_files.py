@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 from tests.records.table_cases import ROOMY, Row, rows_of
 
 from lakelog.objects.port import ObjectStore
-from lakelog.pipeline.files.tasks import RewriteTask, TablePiece
+from lakelog.pipeline.files.file_task import RewriteTask, TablePiece
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.header import parse_header, split_batches
 from lakelog.records.table_batches import batches_from_rows

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.pipeline.files.bins import BinOptions, pack
+from lakelog.pipeline.files.file_task import BinOptions, pack
 
 OPTIONS = BinOptions()
 MIB = 1 << 20

@@ -5,7 +5,7 @@ import numpy as np
 from tests.compaction.task_values import TOPIC, wal_entry
 
 from lakelog.index.ports import StreamEntry, StreamView
-from lakelog.pipeline.files.kept import pack_offsets, unpack_offsets
+from lakelog.pipeline.files.file_task import pack_offsets, unpack_offsets
 from lakelog.pipeline.maintenance.log_compaction import (
     PASSES_MAX,
     CleaningPlan,

@@ -11,8 +11,7 @@ from tests.compaction.cleaning_world import RETENTION_MS, CompactedStream
 from tests.profiles import examples
 
 from lakelog.index.ports import StreamColumns
-from lakelog.pipeline.files.kept import unpack_offsets
-from lakelog.pipeline.files.tasks import CompactionFailure, Trouble
+from lakelog.pipeline.files.file_task import CompactionFailure, Trouble, unpack_offsets
 from lakelog.pipeline.maintenance import key_scan
 from lakelog.pipeline.maintenance.key_scan import scan
 from lakelog.pipeline.planning.small_files import RewriteOptions, plan_rewrite

@@ -14,7 +14,7 @@ from tests.compaction.test_upkeep import send as send_keyed
 
 from lakelog.catalog.port import TableName
 from lakelog.model.failures import Unavailable
-from lakelog.pipeline.files.inline import InlineEngine
+from lakelog.pipeline.files.run_task import InlineEngine
 from lakelog.pipeline.planning.small_files import RewriteOptions
 from lakelog.pipeline.saga.task_record import TaskState
 

@@ -20,7 +20,7 @@ from lakelog.catalog.commit import iceberg_schema
 from lakelog.catalog.definition import table_properties
 from lakelog.catalog.port import TableName
 from lakelog.catalog.tables import external_tables
-from lakelog.pipeline.files.inline import InlineEngine
+from lakelog.pipeline.files.run_task import InlineEngine
 from lakelog.pipeline.planning.small_files import RewriteOptions
 from lakelog.pipeline.saga.table_view import definition_of
 from lakelog.records.table_schema import FIELD_IDS

@@ -10,8 +10,8 @@ from tests.log.tables import task_of
 
 from lakelog.model.ranges import ByteRange
 from lakelog.objects.memory import MemoryObjectStore
-from lakelog.pipeline.files.inline import InlineEngine
-from lakelog.pipeline.files.tasks import CompactionFailure, CompactionResult
+from lakelog.pipeline.files.file_task import CompactionFailure, CompactionResult
+from lakelog.pipeline.files.run_task import InlineEngine
 
 
 class Counting(MemoryObjectStore):

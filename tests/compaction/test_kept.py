@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakelog.model.failures import Corrupt
-from lakelog.pipeline.files.kept import mark_kept, pack_offsets, unpack_offsets
+from lakelog.pipeline.files.file_task import are_kept, pack_offsets, unpack_offsets
 
 _OFFSETS = st.sets(st.integers(0, (1 << 63) - 1) | st.integers(0, 50)).map(sorted)
 
@@ -17,7 +17,7 @@ def test_offsets_are_unpacked_as_they_were(offsets: list[int]) -> None:
 
 @given(_OFFSETS, _OFFSETS)
 def test_those_among_the_kept_are_marked(offsets: list[int], kept: list[int]) -> None:
-    marks = mark_kept(np.array(offsets, np.int64), np.array(kept, np.int64))
+    marks = are_kept(np.array(offsets, np.int64), np.array(kept, np.int64))
     assert marks.tolist() == [one in set(kept) for one in offsets]
 
 

@@ -29,16 +29,16 @@ from lakelog.clock import SystemClock
 from lakelog.model.failures import Failure, OutcomeUnknown, Unavailable
 from lakelog.objects.memory import MemoryObjectStore
 from lakelog.objects.port import Buffer
-from lakelog.pipeline.files import table_input
-from lakelog.pipeline.files.kept import pack_offsets
-from lakelog.pipeline.files.rewrite_worker import rewrite
-from lakelog.pipeline.files.tasks import (
+from lakelog.pipeline.files import inputs
+from lakelog.pipeline.files.file_task import (
     CompactionFailure,
     CompactionResult,
     RewriteTask,
     TablePiece,
     Trouble,
+    pack_offsets,
 )
+from lakelog.pipeline.files.to_parquet import rewrite
 from lakelog.records.build import Record
 from lakelog.records.header import parse_header
 from lakelog.records.table_schema import FIELD_IDS
@@ -188,8 +188,8 @@ def test_rows_before_the_first_entry_stay() -> None:
 
 @pytest.mark.parametrize("small", [1 << 20, 0], ids=["read whole", "read in parts"])
 def test_damage_anywhere_is_found_and_named(small: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_input, "SMALL_BYTES", small)
-    monkeypatch.setattr(table_input, "FOOTER_BYTES", 64)
+    monkeypatch.setattr(inputs, "SMALL_BYTES", small)
+    monkeypatch.setattr(inputs, "FOOTER_BYTES", 64)
 
     async def scenario() -> None:
         objects = MemoryObjectStore(SystemClock())

@@ -12,9 +12,8 @@ from lakelog.catalog.port import DataFileView
 from lakelog.domain.outcomes import Swapped
 from lakelog.index.ports import StreamEntry, StreamView
 from lakelog.log.values import Found
-from lakelog.pipeline.files.kept import pack_offsets
-from lakelog.pipeline.files.rewrite_worker import rewrite
-from lakelog.pipeline.files.tasks import CompactionResult, RewriteTask, TablePiece
+from lakelog.pipeline.files.file_task import CompactionResult, RewriteTask, TablePiece, pack_offsets
+from lakelog.pipeline.files.to_parquet import rewrite
 from lakelog.pipeline.planning.small_files import replacement
 from lakelog.pipeline.saga.file_keys import output_key
 from lakelog.pipeline.saga.steps import AppendSwap, Observation, WriteFile, next_step

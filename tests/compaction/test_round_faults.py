@@ -21,7 +21,7 @@ from lakelog.clock import SeededEntropy
 from lakelog.domain.events import Swap
 from lakelog.domain.outcomes import Swapped
 from lakelog.model.failures import OutcomeUnknown
-from lakelog.pipeline.files.inline import InlineEngine
+from lakelog.pipeline.files.run_task import InlineEngine
 from lakelog.pipeline.saga.task_record import TaskState, decode_record, task_key
 
 

@@ -17,7 +17,7 @@ from tests.compaction.pipeline_world import (
 
 from lakelog.catalog.port import TableName
 from lakelog.index.ports import IndexedTopic
-from lakelog.pipeline.files.inline import InlineEngine
+from lakelog.pipeline.files.run_task import InlineEngine
 from lakelog.pipeline.rounds import Pipeline
 from lakelog.pipeline.saga.task_record import task_key
 

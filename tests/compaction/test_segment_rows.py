@@ -18,11 +18,16 @@ from tests.records.table_cases import rows_of
 from lakelog.index.ports import StreamColumns
 from lakelog.model.failures import Unavailable
 from lakelog.objects.memory import MemoryObjectStore
-from lakelog.pipeline.files import segment_rows
-from lakelog.pipeline.files.segment_rows import compact_rows
-from lakelog.pipeline.files.segment_tasks import RowsResult, RowsTask, SegmentPiece
-from lakelog.pipeline.files.tasks import CompactionFailure, CompactionResult, Trouble
-from lakelog.pipeline.files.worker import compact
+from lakelog.pipeline.files import to_parquet
+from lakelog.pipeline.files.file_task import (
+    CompactionFailure,
+    CompactionResult,
+    RowsResult,
+    RowsTask,
+    SegmentPiece,
+    Trouble,
+)
+from lakelog.pipeline.files.to_parquet import compact, compact_rows
 from lakelog.pipeline.planning.backfill import plan_backfill
 from lakelog.pipeline.planning.wal_ranges import PlanOptions, plan_stream
 from lakelog.pipeline.saga.values import PlannedTask, StreamName, TaskTarget
@@ -93,7 +98,7 @@ def test_records_of_a_segment_below_the_log_start_become_no_rows(log_start: int)
 def test_the_file_holds_every_row_that_can_be_read(
     slice_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segment_rows, "READ_BYTES", slice_bytes)
+    monkeypatch.setattr(to_parquet, "READ_BYTES", slice_bytes)
 
     async def scenario(world: World) -> None:
         node = await created(world, 1)

@@ -15,11 +15,10 @@ from tests.log.world import TOPIC, World, run
 from lakelog.model.failures import OutcomeUnknown, Unavailable
 from lakelog.model.ranges import ByteRange
 from lakelog.objects.memory import MemoryObjectStore
-from lakelog.pipeline.files import wal_input
-from lakelog.pipeline.files.segment_tasks import SegmentResult, SegmentTask
-from lakelog.pipeline.files.tasks import CompactionFailure, Trouble
+from lakelog.pipeline.files import inputs
+from lakelog.pipeline.files.file_task import CompactionFailure, SegmentResult, SegmentTask, Trouble
+from lakelog.pipeline.files.inputs import piece_key
 from lakelog.pipeline.files.to_segment import compact_segment
-from lakelog.pipeline.files.wal_input import piece_key
 from lakelog.records.segment_file import decode
 
 
@@ -89,7 +88,7 @@ def test_a_pool_and_small_slices_make_the_same_file(monkeypatch: pytest.MonkeyPa
         task = segment_task(node, 1, index_interval_bytes=300)
         whole = await compact_segment(world.objects, task)
         expected = bytes(await world.objects.get(task.key))
-        monkeypatch.setattr(wal_input, "READ_BYTES", 300)
+        monkeypatch.setattr(inputs, "READ_BYTES", 300)
         with ThreadPoolExecutor(1) as pool:
             assert await compact_segment(world.objects, task, pool=pool) == whole
         assert bytes(await world.objects.get(task.key)) == expected

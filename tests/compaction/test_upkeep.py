@@ -9,7 +9,7 @@ from tests.compaction.pipeline_world import EAGER, NAMESPACE, Place, assert_exac
 from tests.log.tables import accepted
 
 from lakelog.catalog.port import Replacement, TableName
-from lakelog.pipeline.files.inline import InlineEngine
+from lakelog.pipeline.files.run_task import InlineEngine
 from lakelog.pipeline.options import PipelineOptions
 from lakelog.pipeline.planning.small_files import RewriteOptions
 from lakelog.pipeline.rounds import Pipeline

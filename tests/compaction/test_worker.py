@@ -19,14 +19,14 @@ from lakelog.model.ids import DomainId, WalId
 from lakelog.model.ranges import ByteRange
 from lakelog.objects.memory import MemoryObjectStore
 from lakelog.objects.port import Buffer
-from lakelog.pipeline.files import wal_input, worker
-from lakelog.pipeline.files.tasks import (
+from lakelog.pipeline.files import inputs, to_parquet
+from lakelog.pipeline.files.file_task import (
     CompactionFailure,
     CompactionResult,
     CompactionTask,
     Trouble,
 )
-from lakelog.pipeline.files.worker import compact
+from lakelog.pipeline.files.to_parquet import compact
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.header import CRC_OFFSET, batch_crc
 from lakelog.records.table_schema import FIELD_IDS
@@ -138,8 +138,8 @@ def test_a_pool_small_slices_and_small_rows_make_the_same_file(
         task = task_of(node, 1, row_group_bytes=300)
         whole = await compact(world.objects, task)
         expected = bytes(await world.objects.get(task.key))
-        monkeypatch.setattr(wal_input, "READ_BYTES", 300)
-        monkeypatch.setattr(worker, "ROWS_BYTES", 100)
+        monkeypatch.setattr(inputs, "READ_BYTES", 300)
+        monkeypatch.setattr(to_parquet, "ROWS_BYTES", 100)
         with ThreadPoolExecutor(1) as pool:
             assert await compact(world.objects, task, pool=pool) == whole
         assert bytes(await world.objects.get(task.key)) == expected

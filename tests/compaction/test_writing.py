@@ -8,16 +8,19 @@ from hypothesis import strategies as st
 from tests.compaction.task_values import CREATED, FACTS, PIECES, SEGMENT, wal_entry
 
 from lakelog.index.ports import StreamEntry
-from lakelog.pipeline.files.segment_tasks import RowsResult, RowsTask, SegmentResult, SegmentTask
-from lakelog.pipeline.files.tasks import (
+from lakelog.pipeline.files.file_task import (
     CompactionFailure,
     CompactionResult,
     CompactionTask,
     RewriteTask,
+    RowsResult,
+    RowsTask,
+    SegmentResult,
+    SegmentTask,
     Task,
     Trouble,
 )
-from lakelog.pipeline.files.writing import Write, fact_of, jobs_of, task_of
+from lakelog.pipeline.files.file_writes import FileWrite, fact_of, jobs_of, task_of
 from lakelog.pipeline.saga.file_keys import is_made_for, parse_output_key
 from lakelog.pipeline.saga.observe import LeasedTask
 from lakelog.pipeline.saga.record_store import StoredRecord
@@ -28,11 +31,11 @@ from lakelog.records.segment_file import SegmentFacts
 from lakelog.streams.objects import FileKind, FileName
 
 
-def write_of(record: TaskRecord = CREATED, *, kept: bytes | None = None) -> Write:
-    return Write(LeasedTask(StoredRecord(record, 1)), WriteFile(record, PIECES), kept)
+def write_of(record: TaskRecord = CREATED, *, kept: bytes | None = None) -> FileWrite:
+    return FileWrite(LeasedTask(StoredRecord(record, 1)), WriteFile(record, PIECES), kept)
 
 
-def made(write: Write) -> Task:
+def made(write: FileWrite) -> Task:
     return task_of(write, attempt="ab", domain=3, message_bytes_max=77)
 
 
@@ -66,7 +69,7 @@ def file_pieces() -> tuple[StreamEntry, ...]:
 @pytest.mark.parametrize(("target", "kept"), [(TaskTarget.REWRITE, None), (TaskTarget.CLEAN, b"x")])
 def test_files_are_replaced_by_one(target: TaskTarget, kept: bytes | None) -> None:
     record = replace(CREATED, target=target, inputs=("a", "c"))
-    write = Write(LeasedTask(StoredRecord(record, 1)), WriteFile(record, file_pieces()), kept)
+    write = FileWrite(LeasedTask(StoredRecord(record, 1)), WriteFile(record, file_pieces()), kept)
     task = made(write)
     assert isinstance(task, RewriteTask)
     assert [(one.key, one.in_table) for one in task.pieces] == [
@@ -83,7 +86,7 @@ def segment_pieces() -> tuple[StreamEntry, ...]:
 
 
 def test_segments_become_rows_for_the_table() -> None:
-    write = Write(LeasedTask(StoredRecord(CREATED, 1)), WriteFile(CREATED, segment_pieces()))
+    write = FileWrite(LeasedTask(StoredRecord(CREATED, 1)), WriteFile(CREATED, segment_pieces()))
     task = made(write)
     assert isinstance(task, RowsTask)
     assert (task.start, task.end, task.batch_bytes_max) == (4, 10, 77)
@@ -103,7 +106,7 @@ def test_what_is_written_for_a_table_gets_the_ids_of_its_columns() -> None:
         (CREATED, segment_pieces()),
         (rewrite, file_pieces()),
     ):
-        write = Write(LeasedTask(StoredRecord(record, 1)), WriteFile(record, pieces))
+        write = FileWrite(LeasedTask(StoredRecord(record, 1)), WriteFile(record, pieces))
         task = task_of(write, attempt="ab", domain=3, message_bytes_max=7, field_ids=ids)
         assert not isinstance(task, SegmentTask)
         assert task.field_ids == ids
@@ -114,7 +117,7 @@ def test_a_bad_batch_close_behind_another_takes_more_along_but_of_a_file_nothing
     fact = fact_of(write_of(record), failure(Trouble.UNREADABLE))
     assert fact == Unreadable("wal/x: bad", (5, 9))
     rewrite = replace(record, target=TaskTarget.REWRITE, inputs=("a",))
-    write = Write(LeasedTask(StoredRecord(rewrite, 1)), WriteFile(rewrite, file_pieces()))
+    write = FileWrite(LeasedTask(StoredRecord(rewrite, 1)), WriteFile(rewrite, file_pieces()))
     assert fact_of(write, failure(Trouble.UNREADABLE)) == Unreadable("wal/x: bad", (5, 6))
 
 
@@ -156,7 +159,7 @@ def test_every_write_is_in_one_job_and_no_topic_in_two(
     for stream, (topic, size) in enumerate(sizes, 1):
         record = replace(CREATED, stream=stream, topic=f"t{topic}")
         piece = replace(wal_entry(4, 10), byte_length=size)
-        writes.append(Write(LeasedTask(StoredRecord(record, 1)), WriteFile(record, (piece,))))
+        writes.append(FileWrite(LeasedTask(StoredRecord(record, 1)), WriteFile(record, (piece,))))
     jobs = jobs_of(writes, job_bytes=job_bytes)
     placed = [write.holding.stream for job in jobs for write in job.writes]
     assert sorted(placed) == list(range(1, len(sizes) + 1))

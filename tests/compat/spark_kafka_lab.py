@@ -18,7 +18,7 @@ from tests.compat.corpus import Record, make
 from tests.compat.python_clients import ConfluentConsumer, ConfluentProducer
 from tests.compat.spark_job import Connection, Rows
 
-from lakelog.pipeline.files.inline import InlineEngine
+from lakelog.pipeline.files.run_task import InlineEngine
 
 ORDERS, LATE, TRIMMED, PAYMENTS = "orders", "orders-late", "trimmed", "payments"
 PARTITIONS: Mapping[str, int] = {ORDERS: 4, LATE: 2, TRIMMED: 1, PAYMENTS: 2}

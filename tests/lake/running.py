@@ -17,7 +17,7 @@ from lakelog.config.load import load
 from lakelog.config.options import Options
 from lakelog.config.stores import open_metadata, open_objects
 from lakelog.index.ports import IndexedTopic
-from lakelog.pipeline.files.inline import InlineEngine
+from lakelog.pipeline.files.run_task import InlineEngine
 from lakelog.pipeline.options import PipelineOptions
 from lakelog.pipeline.planning.wal_ranges import PlanOptions
 from lakelog.pipeline.remote_index import RemoteIndex

@@ -11,8 +11,7 @@ from lakelog.domain.events import Swap
 from lakelog.domain.outcomes import Swapped
 from lakelog.log.options import LogOptions
 from lakelog.log.values import ReadStatus, Wanted
-from lakelog.pipeline.files.segment_tasks import SegmentResult, SegmentTask
-from lakelog.pipeline.files.tasks import WalPiece
+from lakelog.pipeline.files.file_task import SegmentResult, SegmentTask, WalPiece
 from lakelog.pipeline.files.to_segment import compact_segment
 from lakelog.records.acceptance import AcceptedBatch
 from lakelog.records.build import BatchOptions, Record, build_batch

@@ -9,8 +9,8 @@ from lakelog.domain.events import Swap
 from lakelog.domain.outcomes import Swapped
 from lakelog.log.plan import Piece
 from lakelog.log.values import Fetched, ReadStatus, Wanted
-from lakelog.pipeline.files.tasks import CompactionResult, CompactionTask, WalPiece
-from lakelog.pipeline.files.worker import compact
+from lakelog.pipeline.files.file_task import CompactionResult, CompactionTask, WalPiece
+from lakelog.pipeline.files.to_parquet import compact
 from lakelog.records.acceptance import AcceptedBatch
 from lakelog.records.columns import decode_columns
 from lakelog.records.header import parse_header, split_batches

@@ -13,8 +13,8 @@ from lakelog.log.values import Found, ReadStatus, Wanted
 from lakelog.model.failures import NotFound
 from lakelog.model.ranges import ByteRange
 from lakelog.objects.memory import MemoryObjectStore
-from lakelog.pipeline.files.tasks import CompactionResult
-from lakelog.pipeline.files.worker import compact
+from lakelog.pipeline.files.file_task import CompactionResult
+from lakelog.pipeline.files.to_parquet import compact
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.codecs import Codec
 from lakelog.records.header import parse_header, split_batches

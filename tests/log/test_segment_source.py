@@ -26,7 +26,7 @@ from tests.records.table_cases import TIMESTAMPS_MS
 from lakelog.log import segment_source
 from lakelog.log.values import Found, ReadStatus, Wanted
 from lakelog.model.failures import Corrupt
-from lakelog.pipeline.files.segment_tasks import SegmentResult
+from lakelog.pipeline.files.file_task import SegmentResult
 from lakelog.pipeline.files.to_segment import compact_segment
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.streams.objects import FileKind, FileName, WalName

@@ -7,16 +7,16 @@ DELETED = ("tests/compaction/test_deleted_records.py",)
 ROWS: tuple[Plant, ...] = (
     plant(
         "a file has the rows that were deleted",
-        "pipeline/files/worker.py",
-        "self._first = max(task.start, task.log_start)",
-        "self._first = task.start",
+        "pipeline/files/to_parquet.py",
+        "self._first = max(task.start, task.log_start)\n        self._writer",
+        "self._first = task.start\n        self._writer",
         tests=DELETED,
     ),
     plant(
         "rows of a segment begin with its batches",
-        "pipeline/files/segment_rows.py",
-        "self._first = max(task.start, task.log_start)",
-        "self._first = task.start",
+        "pipeline/files/to_parquet.py",
+        "self._first = max(task.start, task.log_start)\n        self._left_out = left_out",
+        "self._first = task.start\n        self._left_out = left_out",
         tests=DELETED,
     ),
     plant(
@@ -28,7 +28,7 @@ ROWS: tuple[Plant, ...] = (
     ),
     plant(
         "a segment's rows are cut where its entry begins",
-        "pipeline/files/writing.py",
+        "pipeline/files/file_writes.py",
         "        pieces=_segment_pieces(write.step.pieces),\n"
         "        key=output_key(record, attempt=attempt),\n"
         "        log_start=write.step.log_start,\n",
@@ -38,7 +38,7 @@ ROWS: tuple[Plant, ...] = (
     ),
     plant(
         "what was deleted has to be readable",
-        "pipeline/files/segment_rows.py",
+        "pipeline/files/to_parquet.py",
         "if header.base_offset + header.last_offset_delta < self._first:",
         "if False:",
         tests=DELETED,

@@ -16,7 +16,7 @@ from tests.pipeline.processes import busy, drivers, executors, until
 from tests.pipeline.wal_tasks import Bucket
 
 from lakelog.model.failures import Unavailable
-from lakelog.pipeline.files.tasks import Answer, CompactionResult
+from lakelog.pipeline.files.file_task import Answer, CompactionResult
 from lakelog.pipeline.spark.engine import SparkEngine
 from lakelog.pipeline.spark.settings import SparkOptions
 

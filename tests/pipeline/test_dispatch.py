@@ -5,21 +5,21 @@ from typing import TypeVar
 from tests.compaction.pipeline_world import Place, run
 from tests.log.tables import task_of
 
-from lakelog.pipeline.files.dispatch import input_bytes, run_task, topic_of
-from lakelog.pipeline.files.segment_tasks import (
+from lakelog.pipeline.files.file_task import (
+    CompactionResult,
+    CompactionTask,
+    RewriteTask,
     RowsResult,
     RowsTask,
     SegmentPiece,
     SegmentResult,
     SegmentTask,
-)
-from lakelog.pipeline.files.tasks import (
-    CompactionResult,
-    CompactionTask,
-    RewriteTask,
     TablePiece,
     Task,
+    input_bytes,
+    topic_label,
 )
+from lakelog.pipeline.files.run_task import run_task
 
 ResultT = TypeVar("ResultT")
 
@@ -82,20 +82,20 @@ def test_every_kind_of_task_is_run_by_its_worker() -> None:
         await place.produce(1)
         compaction = task_of(place.node, 1)
         made = await done(place, compaction, CompactionResult)
-        assert (input_bytes(compaction), topic_of(compaction)) == (made.read_bytes, "t")
+        assert (input_bytes(compaction), topic_label(compaction)) == (made.read_bytes, "t")
 
         segment = segment_task(compaction)
         kept = await done(place, segment, SegmentResult)
-        assert (input_bytes(segment), topic_of(segment)) == (kept.read_bytes, "stream 1")
+        assert (input_bytes(segment), topic_label(segment)) == (kept.read_bytes, "stream 1")
 
         rows = rows_task(compaction, kept.facts.size_bytes)
         found = await done(place, rows, RowsResult)
         assert (found.facts.row_count, found.left_out) == (made.facts.row_count, ())
-        assert (input_bytes(rows), topic_of(rows)) == (kept.facts.size_bytes, "t")
+        assert (input_bytes(rows), topic_label(rows)) == (kept.facts.size_bytes, "t")
 
         rewrite = rewrite_task(compaction, made.facts.size_bytes)
         again = await done(place, rewrite, CompactionResult)
         assert again.facts.row_count == made.facts.row_count
-        assert (input_bytes(rewrite), topic_of(rewrite)) == (made.facts.size_bytes, "t")
+        assert (input_bytes(rewrite), topic_label(rewrite)) == (made.facts.size_bytes, "t")
 
     run(scenario)

@@ -8,7 +8,7 @@ from tests.pipeline.conftest import Stage
 
 from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.config.stores import open_objects
-from lakelog.pipeline.files.tasks import CompactionFailure, Trouble
+from lakelog.pipeline.files.file_task import CompactionFailure, Trouble
 from lakelog.pipeline.maintenance.key_scan import scan
 from lakelog.pipeline.spark.executor_job import StoreAddress
 from lakelog.pipeline.spark.key_scan import SparkScanner

@@ -13,16 +13,16 @@ from tests.pipeline.processes import busy, until, workers
 from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.config.stores import open_objects
 from lakelog.model.failures import Unavailable
-from lakelog.pipeline.files.bins import pack
-from lakelog.pipeline.files.dispatch import input_bytes
-from lakelog.pipeline.files.inline import InlineEngine
-from lakelog.pipeline.files.tasks import (
+from lakelog.pipeline.files.file_task import (
     Answer,
     CompactionFailure,
     CompactionResult,
     CompactionTask,
     Trouble,
+    input_bytes,
+    pack,
 )
+from lakelog.pipeline.files.run_task import InlineEngine
 from lakelog.pipeline.spark.engine import SparkEngine
 from lakelog.pipeline.spark.executor_job import StoreAddress
 from lakelog.pipeline.spark.settings import SparkOptions

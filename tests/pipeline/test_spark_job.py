@@ -9,8 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 from tests.pipeline.wal_tasks import Bucket
 
-from lakelog.pipeline.files.segment_tasks import SegmentResult, SegmentTask
-from lakelog.pipeline.files.tasks import CompactionFailure, CompactionResult, Trouble
+from lakelog.pipeline.files.file_task import (
+    CompactionFailure,
+    CompactionResult,
+    SegmentResult,
+    SegmentTask,
+    Trouble,
+)
 from lakelog.pipeline.spark import executor_job
 from lakelog.pipeline.spark.executor_job import (
     BinJob,

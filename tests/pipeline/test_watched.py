@@ -8,7 +8,7 @@ import pytest
 from tests.pipeline.wal_tasks import Bucket
 
 from lakelog.model.failures import Unavailable
-from lakelog.pipeline.files.tasks import Answer, Task
+from lakelog.pipeline.files.file_task import Answer, Task
 from lakelog.pipeline.watched import WatchedEngine
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lakelog.model.ids import DomainId, WalId
-from lakelog.pipeline.files.tasks import CompactionTask, WalPiece
+from lakelog.pipeline.files.file_task import CompactionTask, WalPiece
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.wal.ids import make_wal_id, object_key
 from lakelog.wal.runs import PREFIX

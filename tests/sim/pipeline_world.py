@@ -19,7 +19,7 @@ from lakelog.domain.events import Swap
 from lakelog.domain.outcomes import Swapped
 from lakelog.index.ports import IndexedTopic, StreamIndex, StreamRange, StreamView
 from lakelog.model.failures import OutcomeUnknown, Unavailable
-from lakelog.pipeline.files.inline import InlineEngine
+from lakelog.pipeline.files.run_task import InlineEngine
 from lakelog.pipeline.options import PipelineOptions
 from lakelog.pipeline.report import RoundReport
 from lakelog.pipeline.rounds import Pipeline

@@ -36,7 +36,7 @@ from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.config.stores import open_metadata, open_objects
 from lakelog.lake.read.read_request import PartitionName, arrow_schema, default_columns
 from lakelog.model.failures import Failure
-from lakelog.pipeline.files.inline import InlineEngine
+from lakelog.pipeline.files.run_task import InlineEngine
 from lakelog.pipeline.maintenance.file_gc import FileSweeper, SweepOptions
 from lakelog.pipeline.options import PipelineOptions
 from lakelog.pipeline.planning.small_files import RewriteOptions

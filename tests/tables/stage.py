@@ -13,7 +13,7 @@ from lakelog.http.client import brokers_at
 from lakelog.meta import keys
 from lakelog.meta.port import MetadataStore
 from lakelog.objects.port import ObjectStore
-from lakelog.pipeline.files.inline import InlineEngine
+from lakelog.pipeline.files.run_task import InlineEngine
 from lakelog.pipeline.maintenance.history_upkeep import (
     HistoryReport,
     HistoryUpkeep,

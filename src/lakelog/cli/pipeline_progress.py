@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import click
 
-from lakelog.pipeline.files.dispatch import input_bytes, topic_of
-from lakelog.pipeline.files.tasks import Task
+from lakelog.pipeline.files.file_task import Task, input_bytes, topic_label
 from lakelog.pipeline.report import Obstacle, RoundReport, TopicReport
 from lakelog.pipeline.watched import Watcher
 from lakelog.telemetry import event
@@ -202,7 +201,7 @@ def _problems(one: TopicReport) -> list[dict[str, object]]:
 def _sizes(tasks: Sequence[Task]) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for task in tasks:
-        topic = topic_of(task)
+        topic = topic_label(task)
         sizes[topic] = sizes.get(topic, 0) + input_bytes(task)
     return sizes
 

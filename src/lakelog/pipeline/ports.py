@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
-from lakelog.pipeline.files.tasks import Answer, Task
+from lakelog.pipeline.files.file_task import Answer, Task
 
 T = TypeVar("T")
 

@@ -23,8 +23,8 @@ from lakelog.index.ports import IndexedTopic, LogIndex
 from lakelog.meta.port import MetadataStore
 from lakelog.model.failures import Conflict, Failure, OutcomeUnknown
 from lakelog.objects.port import ObjectStore
-from lakelog.pipeline.files.jobs import Desk
-from lakelog.pipeline.files.writing import Job, jobs_of
+from lakelog.pipeline.files.file_jobs import FileJobs
+from lakelog.pipeline.files.file_writes import EngineJob, jobs_of
 from lakelog.pipeline.maintenance.key_scan import Scanner
 from lakelog.pipeline.maintenance.scheduler import Replacing, Upkeep
 from lakelog.pipeline.options import PipelineOptions
@@ -90,7 +90,7 @@ class Pipeline:
                 self._shelf,
                 Planner(self._shop, self._shelf, self._objects, tally, self._lacking),
                 self._upkeep,
-                Desk(self._shop, self._engine, self._entropy, tally),
+                FileJobs(self._shop, self._engine, self._entropy, tally),
             )
             await _Round(self._shop, parts, tally, holder=self.holder).run()
             tally.scans = self._upkeep.scans
@@ -143,7 +143,7 @@ class _Parts:
     shelf: Shelf
     planner: Planner
     upkeep: Upkeep
-    desk: Desk
+    desk: FileJobs
 
 
 class _Round:
@@ -280,7 +280,7 @@ class _Round:
             for some in _by_topic([one for one in created if one.stream not in waiting]):
                 group.create_task(self._finish(some))
 
-    async def _job(self, job: Job, topics: Mapping[str, IndexedTopic]) -> None:
+    async def _job(self, job: EngineJob, topics: Mapping[str, IndexedTopic]) -> None:
         await self._desk.run(job, topics)
         async with asyncio.TaskGroup() as group:
             for some in _by_topic([write.holding for write in job.writes]):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from lakelog.pipeline.files.tasks import Answer, Task
+from lakelog.pipeline.files.file_task import Answer, Task
 from lakelog.pipeline.ports import Engine
 
 

@@ -11,8 +11,8 @@ from typing import BinaryIO, Protocol, TypeVar
 
 from lakelog.model.failures import Failure
 from lakelog.objects.port import ObjectStore
-from lakelog.pipeline.files.tasks import CompactionFailure, Trouble
-from lakelog.pipeline.files.wal_input import TroubleError
+from lakelog.pipeline.files.file_task import CompactionFailure, Trouble
+from lakelog.pipeline.files.inputs import TroubleError
 from lakelog.records.table_facts import TableFileOrigin
 from lakelog.records.table_file import TableFileWriter
 from lakelog.records.table_schema import FIELD_IDS
@@ -26,7 +26,7 @@ class Sized(Protocol):
         """How large it is."""
 
 
-class FileTask(Protocol):
+class OutputTask(Protocol):
     """A task that makes one file of the offsets [start, end)."""
 
     @property
@@ -50,7 +50,7 @@ class FileTask(Protocol):
         """One more than the last offset."""
 
 
-class TableTask(FileTask, Protocol):
+class TableOutputTask(OutputTask, Protocol):
     """A task whose file is a data file of a table."""
 
     @property
@@ -83,7 +83,7 @@ SizedT = TypeVar("SizedT", bound=Sized)
 
 async def make_file(
     objects: ObjectStore,
-    task: FileTask,
+    task: OutputTask,
     build: Callable[[BinaryIO], Awaitable[SizedT]],
     *,
     directory: str | None,
@@ -105,7 +105,7 @@ async def make_file(
     return facts
 
 
-def table_writer(file: BinaryIO, task: TableTask) -> TableFileWriter:
+def table_writer(file: BinaryIO, task: TableOutputTask) -> TableFileWriter:
     """What writes the task's rows, with the task in the file's footer."""
     origin = TableFileOrigin(
         task.stream,
@@ -124,6 +124,6 @@ def table_writer(file: BinaryIO, task: TableTask) -> TableFileWriter:
     )
 
 
-def _unavailable(task: FileTask, key: str, reason: str) -> CompactionFailure:
+def _unavailable(task: OutputTask, key: str, reason: str) -> CompactionFailure:
     trouble = TroubleError(Trouble.UNAVAILABLE, reason, key, task.start, task.end)
     return trouble.answer(task.task_id, task.attempt)

@@ -2,7 +2,7 @@
 
 For topics without a table, and for what cannot be rows: a batch whose CRC is right is copied
 whether or not its records can be read. Nothing is decompressed. The worker never raises for its
-input, and its memory is bounded by slices of a few MiB (`lakelog.pipeline.files.wal_input`).
+input, and its memory is bounded by slices of a few MiB (`lakelog.pipeline.files.inputs`).
 """
 
 from concurrent.futures import Executor
@@ -10,16 +10,21 @@ from typing import BinaryIO, TypeAlias
 
 from lakelog.model.failures import Corrupt
 from lakelog.objects.port import ObjectStore
-from lakelog.pipeline.files.output import make_file
-from lakelog.pipeline.files.segment_tasks import SegmentResult, SegmentTask
-from lakelog.pipeline.files.tasks import CompactionFailure, Trouble, WalPiece
-from lakelog.pipeline.files.wal_input import (
+from lakelog.pipeline.files.file_task import (
+    CompactionFailure,
+    SegmentResult,
+    SegmentTask,
+    Trouble,
+    WalPiece,
+)
+from lakelog.pipeline.files.inputs import (
     Slice,
     TroubleError,
-    feed,
+    feed_wal,
     piece_key,
     run_in,
 )
+from lakelog.pipeline.files.output import make_file
 from lakelog.records.header import parse_header
 from lakelog.records.segment_file import SegmentFacts, SegmentWriter
 from lakelog.wal.runs import verify_run
@@ -51,7 +56,7 @@ async def _build(
     objects: ObjectStore, task: SegmentTask, file: BinaryIO, pool: Executor | None
 ) -> SegmentFacts:
     work = _Work(task, file)
-    await feed(objects, task.domain, task.pieces, work.add, pool=pool)
+    await feed_wal(objects, task.domain, task.pieces, work.add, pool=pool)
     return await run_in(pool, work.close)
 
 

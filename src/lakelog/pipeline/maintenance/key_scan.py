@@ -13,10 +13,14 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 import numpy as np
 
 from lakelog.objects.port import ObjectStore
-from lakelog.pipeline.files.kept import pack_offsets
-from lakelog.pipeline.files.table_input import Group, Source, feed_groups
-from lakelog.pipeline.files.tasks import CompactionFailure, TablePiece, Trouble
-from lakelog.pipeline.files.wal_input import TroubleError, run_in
+from lakelog.pipeline.files.file_task import CompactionFailure, TablePiece, Trouble, pack_offsets
+from lakelog.pipeline.files.inputs import (
+    RowGroupData,
+    StreamIdentity,
+    TroubleError,
+    feed_groups,
+    run_in,
+)
 from lakelog.pipeline.maintenance.log_compaction import CleaningPlan, Survivors
 from lakelog.streams.columns import Int64s
 
@@ -37,10 +41,10 @@ class Scanner(Protocol):
         """The answer to each plan, in order; `Unavailable` when the engine itself failed."""
 
 
-def source_of(plan: CleaningPlan) -> Source:
+def source_of(plan: CleaningPlan) -> StreamIdentity:
     """The stream whose files the plan names."""
     name = plan.name
-    return Source(name.stream, bytes(name.topic_id), name.partition)
+    return StreamIdentity(name.stream, bytes(name.topic_id), name.partition)
 
 
 def failure_of(plan: CleaningPlan, error: TroubleError) -> CompactionFailure:
@@ -91,7 +95,7 @@ def needs_values(plan: CleaningPlan, piece: TablePiece) -> bool:
     return piece.start < plan.tombstones_end and piece.end > plan.tombstones_gone
 
 
-def read_keys(plan: CleaningPlan, group: Group, *, reached: int) -> "pa.Table":
+def read_keys(plan: CleaningPlan, group: RowGroupData, *, reached: int) -> "pa.Table":
     """Key, offset and `goes` (a tombstone whose time is over) of every row of a row group.
 
     `reached` is the offset behind the rows before it. Raises `TroubleError`.
@@ -126,7 +130,7 @@ class _Keys:
         self._going = [np.zeros(0, np.int64)]
         self._row_counts = {piece.key: 0 for piece in pieces}
 
-    def add(self, group: Group) -> None:
+    def add(self, group: RowGroupData) -> None:
         """Take in the rows of a row group."""
         rows = read_keys(self._plan, group, reached=self._reached)
         offsets = rows["offset"].to_numpy()

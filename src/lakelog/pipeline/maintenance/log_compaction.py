@@ -40,8 +40,7 @@ from typing import Final
 import numpy as np
 
 from lakelog.index.ports import StreamEntry, StreamView
-from lakelog.pipeline.files.kept import pack_offsets, unpack_offsets
-from lakelog.pipeline.files.tasks import TablePiece
+from lakelog.pipeline.files.file_task import TablePiece, pack_offsets, unpack_offsets
 from lakelog.pipeline.saga.task_record import INPUTS_MAX, Cleaned
 from lakelog.pipeline.saga.values import StreamName
 from lakelog.streams.objects import FileKind, FileName
@@ -100,7 +99,7 @@ class Survivors:
     """How many rows the file has."""
     kept_count: int
     kept: bytes
-    """Their offsets (`lakelog.pipeline.files.kept`)."""
+    """Their offsets (`lakelog.pipeline.files.file_task`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from lakelog.index.ports import IndexedTopic, StreamEntry, StreamRange
 from lakelog.log.options import CLOCK_HINT
 from lakelog.model.failures import Conflict, Failure, NotFound, OutcomeUnknown
 from lakelog.objects.port import ObjectStore
-from lakelog.pipeline.files.tasks import CompactionFailure, Trouble
+from lakelog.pipeline.files.file_task import CompactionFailure, Trouble
 from lakelog.pipeline.maintenance.key_scan import Scanner
 from lakelog.pipeline.maintenance.log_compaction import (
     CleaningPlan,

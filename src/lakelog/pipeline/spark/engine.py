@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from lakelog.model.failures import Refused, Unavailable
-from lakelog.pipeline.files.bins import BinOptions, pack
-from lakelog.pipeline.files.dispatch import input_bytes
-from lakelog.pipeline.files.tasks import Answer, Task
+from lakelog.pipeline.files.file_task import Answer, BinOptions, Task, input_bytes, pack
 from lakelog.pipeline.spark import diagnosis
 from lakelog.pipeline.spark.diagnosis import is_lost, one_line, spark_failures, text_of
 from lakelog.pipeline.spark.executor_job import ROW, BinJob, StoreAddress, decode_answer, encode_bin

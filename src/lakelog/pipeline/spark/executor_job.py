@@ -24,8 +24,8 @@ from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.config.stores import open_objects
 from lakelog.model.failures import Failure
 from lakelog.objects.port import ObjectStore
-from lakelog.pipeline.files.dispatch import input_bytes, run_task
-from lakelog.pipeline.files.tasks import Answer, CompactionFailure, Task, Trouble
+from lakelog.pipeline.files.file_task import Answer, CompactionFailure, Task, Trouble, input_bytes
+from lakelog.pipeline.files.run_task import run_task
 from lakelog.records import kernels
 
 if TYPE_CHECKING:

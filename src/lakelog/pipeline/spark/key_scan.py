@@ -17,9 +17,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from lakelog import __version__
 from lakelog.model.failures import Unavailable
-from lakelog.pipeline.files.bins import BinOptions, pack
-from lakelog.pipeline.files.tasks import CompactionFailure, TablePiece, Trouble
-from lakelog.pipeline.files.wal_input import TroubleError
+from lakelog.pipeline.files.file_task import (
+    BinOptions,
+    CompactionFailure,
+    TablePiece,
+    Trouble,
+    pack,
+)
+from lakelog.pipeline.files.inputs import TroubleError
 from lakelog.pipeline.maintenance.key_scan import (
     FileKeys,
     ScanAnswer,

@@ -9,20 +9,18 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from lakelog.index.ports import StreamEntry
-from lakelog.pipeline.files.segment_tasks import (
-    RowsResult,
-    RowsTask,
-    SegmentPiece,
-    SegmentResult,
-    SegmentTask,
-)
-from lakelog.pipeline.files.tasks import (
+from lakelog.pipeline.files.file_task import (
     MESSAGE_BYTES_MAX,
     Answer,
     CompactionFailure,
     CompactionResult,
     CompactionTask,
     RewriteTask,
+    RowsResult,
+    RowsTask,
+    SegmentPiece,
+    SegmentResult,
+    SegmentTask,
     TablePiece,
     Task,
     Trouble,
@@ -48,7 +46,7 @@ ATTEMPT_BYTES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class FileWrite:
     """A held task that waits for its file."""
 
     holding: LeasedTask
@@ -63,24 +61,24 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class EngineJob:
     """What the engine is asked for at once: the writes of each of these topics."""
 
-    topics: Mapping[str, tuple[Write, ...]]
+    topics: Mapping[str, tuple[FileWrite, ...]]
 
     @property
-    def writes(self) -> tuple[Write, ...]:
+    def writes(self) -> tuple[FileWrite, ...]:
         """All of them, in order."""
         return tuple(write for writes in self.topics.values() for write in writes)
 
 
-def jobs_of(writes: Iterable[Write], *, job_bytes: int) -> tuple[Job, ...]:
+def jobs_of(writes: Iterable[FileWrite], *, job_bytes: int) -> tuple[EngineJob, ...]:
     """The jobs of a round, large topics first; a small topic's wait is one small job."""
-    by_topic: dict[str, list[Write]] = {}
+    by_topic: dict[str, list[FileWrite]] = {}
     for write in writes:
         by_topic.setdefault(write.holding.record.topic, []).append(write)
     sizes = {topic: sum(one.input_bytes for one in some) for topic, some in by_topic.items()}
-    jobs: list[dict[str, tuple[Write, ...]]] = []
+    jobs: list[dict[str, tuple[FileWrite, ...]]] = []
     room_bytes = 0
     for topic in sorted(by_topic, key=lambda topic: (-sizes[topic], topic)):
         if not jobs or sizes[topic] > room_bytes:
@@ -88,11 +86,11 @@ def jobs_of(writes: Iterable[Write], *, job_bytes: int) -> tuple[Job, ...]:
             room_bytes = job_bytes
         jobs[-1][topic] = tuple(by_topic[topic])
         room_bytes -= sizes[topic]
-    return tuple(Job(topics) for topics in jobs)
+    return tuple(EngineJob(topics) for topics in jobs)
 
 
 def task_of(
-    write: Write,
+    write: FileWrite,
     *,
     attempt: str,
     domain: int,
@@ -115,7 +113,7 @@ def task_of(
     return replace(task, batch_bytes_max=message_bytes_max, field_ids=field_ids)
 
 
-def _segment_task(write: Write, *, attempt: str, domain: int) -> SegmentTask:
+def _segment_task(write: FileWrite, *, attempt: str, domain: int) -> SegmentTask:
     record = write.step.record
     return SegmentTask(
         task_id=record.name,
@@ -130,7 +128,7 @@ def _segment_task(write: Write, *, attempt: str, domain: int) -> SegmentTask:
     )
 
 
-def _rewrite_task(write: Write, attempt: str, domain: int) -> RewriteTask:
+def _rewrite_task(write: FileWrite, attempt: str, domain: int) -> RewriteTask:
     record = write.step.record
     assert (write.kept is None) == (record.target is TaskTarget.REWRITE), record
     return RewriteTask(
@@ -149,7 +147,7 @@ def _rewrite_task(write: Write, attempt: str, domain: int) -> RewriteTask:
     )
 
 
-def _rows_task(write: Write, attempt: str) -> RowsTask:
+def _rows_task(write: FileWrite, attempt: str) -> RowsTask:
     record = write.step.record
     return RowsTask(
         task_id=record.name,
@@ -167,7 +165,7 @@ def _rows_task(write: Write, attempt: str) -> RowsTask:
     )
 
 
-def _compaction_task(write: Write, attempt: str, domain: int) -> CompactionTask:
+def _compaction_task(write: FileWrite, attempt: str, domain: int) -> CompactionTask:
     record = write.step.record
     return CompactionTask(
         task_id=record.name,
@@ -213,7 +211,7 @@ def _segment_pieces(entries: Sequence[StreamEntry]) -> tuple[SegmentPiece, ...]:
     return tuple(pieces)
 
 
-def fact_of(write: Write, answer: Answer) -> Fact | str:
+def fact_of(write: FileWrite, answer: Answer) -> Fact | str:
     """What the answer says for certain; a text when there is just nothing yet."""
     if not isinstance(answer, CompactionFailure):
         return FileWritten(_file(write, answer))
@@ -231,7 +229,7 @@ def fact_of(write: Write, answer: Answer) -> Fact | str:
             return said
 
 
-def _quarantine(write: Write, answer: CompactionFailure) -> tuple[int, int]:
+def _quarantine(write: FileWrite, answer: CompactionFailure) -> tuple[int, int]:
     record = write.step.record
     if record.is_replacing:
         return answer.start, answer.end
@@ -239,7 +237,7 @@ def _quarantine(write: Write, answer: CompactionFailure) -> tuple[int, int]:
     return widened(record.quarantine, start=answer.start, end=answer.end, limit=limit)
 
 
-def _file(write: Write, answer: CompactionResult | SegmentResult | RowsResult) -> DataFile:
+def _file(write: FileWrite, answer: CompactionResult | SegmentResult | RowsResult) -> DataFile:
     record, facts = write.step.record, answer.facts
     table_facts = None if isinstance(facts, SegmentFacts) else facts
     return DataFile(

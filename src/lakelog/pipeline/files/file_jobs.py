@@ -13,9 +13,14 @@ from lakelog.clock import Entropy
 from lakelog.index.ports import IndexedTopic
 from lakelog.log.log import domain_of
 from lakelog.model.failures import Failure
-from lakelog.pipeline.files.segment_tasks import RowsResult
-from lakelog.pipeline.files.tasks import MESSAGE_BYTES_MAX, Answer, CompactionFailure, Task
-from lakelog.pipeline.files.writing import ATTEMPT_BYTES, Job, Write, fact_of, task_of
+from lakelog.pipeline.files.file_task import (
+    MESSAGE_BYTES_MAX,
+    Answer,
+    CompactionFailure,
+    RowsResult,
+    Task,
+)
+from lakelog.pipeline.files.file_writes import ATTEMPT_BYTES, EngineJob, FileWrite, fact_of, task_of
 from lakelog.pipeline.ports import Engine
 from lakelog.pipeline.round_counters import Tally
 from lakelog.pipeline.saga.observe import LeasedTask, observe_index
@@ -32,7 +37,7 @@ RENEWALS_PER_LEASE = 3
 """How often a lease is renewed before it would run out."""
 
 
-class Desk:
+class FileJobs:
     """The files that one round has written."""
 
     def __init__(self, shop: Shop, engine: Engine, entropy: Entropy, tally: Tally) -> None:
@@ -48,7 +53,7 @@ class Desk:
         """These are the offsets that a task of log compaction keeps."""
         self._kept[record.name] = kept
 
-    async def wanted(self, holdings: Sequence[LeasedTask]) -> list[Write]:
+    async def wanted(self, holdings: Sequence[LeasedTask]) -> list[FileWrite]:
         """Those of these tasks that need a file; their leases are kept from here on."""
         writes = []
         for one in await observe_index(self._shop, holdings):
@@ -60,11 +65,11 @@ class Desk:
             if step.record.target is TaskTarget.CLEAN and kept is None:
                 one.holding.given_up = "which rows stay was known to its former holder alone"
                 continue
-            writes.append(Write(one.holding, step, kept))
+            writes.append(FileWrite(one.holding, step, kept))
             self._leased[one.holding.stream] = one.holding
         return writes
 
-    async def run(self, job: Job, topics: Mapping[str, IndexedTopic]) -> None:
+    async def run(self, job: EngineJob, topics: Mapping[str, IndexedTopic]) -> None:
         """Have the files of a job written; each task then knows what became of its own."""
         found = await together(self._task(write, topics) for write in job.writes)
         asked = [
@@ -76,7 +81,7 @@ class Desk:
             for write in job.writes:
                 self._leased.pop(write.holding.stream, None)
 
-    async def _task(self, write: Write, topics: Mapping[str, IndexedTopic]) -> Task | None:
+    async def _task(self, write: FileWrite, topics: Mapping[str, IndexedTopic]) -> Task | None:
         """What the engine is asked for; None while the ids of the table's columns are unknown."""
         record = write.step.record
         field_ids: tuple[tuple[str, int], ...] = ()
@@ -95,7 +100,7 @@ class Desk:
             field_ids=field_ids,
         )
 
-    async def _ask(self, writes: Sequence[Write], tasks: Sequence[Task]) -> None:
+    async def _ask(self, writes: Sequence[FileWrite], tasks: Sequence[Task]) -> None:
         if not tasks:
             return
         try:
@@ -130,7 +135,7 @@ class Desk:
         else:
             holding.put(record, version)
 
-    def _take(self, write: Write, answer: Answer) -> None:
+    def _take(self, write: FileWrite, answer: Answer) -> None:
         record = write.holding.record
         fact = fact_of(write, answer)
         if isinstance(fact, str):
@@ -158,7 +163,7 @@ def _say_left_out(record: TaskRecord, answer: RowsResult) -> None:
     )
 
 
-def _message_bytes_max(topics: Mapping[str, IndexedTopic], write: Write) -> int:
+def _message_bytes_max(topics: Mapping[str, IndexedTopic], write: FileWrite) -> int:
     record = write.step.record
     topic = topics.get(record.topic)
     known = topic is not None and topic.topic_id == record.topic_id

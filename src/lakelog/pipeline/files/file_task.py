@@ -1,0 +1,365 @@
+"""What a worker is asked to do and what it answers: values that travel to other processes. Pure.
+
+A task names everything that its worker needs, so a worker asks nobody and decides nothing. Answers
+are values too, also the bad ones: whoever runs a bin of tasks must hear of each by itself.
+
+Bins say which tasks one task of the engine runs, one after another (`pack`). A task of the engine
+costs 25 to 30 ms however little it does, so a thousand small compaction tasks share a few: a bin
+holds about a target file's bytes, or a second of work, and there are at most a few bins a slot;
+work that is worth it is spread over all slots. Large tasks are placed first, each into the lightest
+bin, so that no slot waits long for the last one.
+
+Sets of offsets, the rows that log compaction keeps, travel packed (`pack_offsets`): a set of rising
+offsets is its differences, byte by byte of all of them, compressed. A dense run costs next to
+nothing, a thin one about two bytes a row.
+"""
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from heapq import heapify, heapreplace
+from typing import Final, TypeAlias, assert_never
+
+import numpy as np
+
+from lakelog.model.failures import Corrupt
+from lakelog.records.segment_file import INDEX_INTERVAL_BYTES, SEGMENT_BYTES_MAX, SegmentFacts
+from lakelog.records.table_facts import TableFileFacts
+from lakelog.records.table_file import ROW_GROUP_BYTES
+from lakelog.streams.columns import Int64s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentTask:
+    """Make one segment of the offsets [start, end) of a stream, batches as they are.
+
+    The pieces follow each other without gap, begin at or before the range and end with it: a
+    batch is kept whole, also the one that the range begins in.
+    """
+
+    task_id: str
+    attempt: str
+    """What makes this try's file another one than that of every other try."""
+    domain: int
+    stream: int
+    start: int
+    end: int
+    pieces: "tuple[WalPiece, ...]"
+    key: str
+    """Where the file goes; names task and attempt."""
+    created_ms: int
+    """When the task was made, which the file's header says."""
+    index_interval_bytes: int = INDEX_INTERVAL_BYTES
+
+    def __post_init__(self) -> None:
+        edges = [piece.start for piece in self.pieces]
+        ends = [piece.end for piece in self.pieces]
+        assert edges[1:] == ends[:-1], "the pieces do not follow each other"
+        assert edges[0] <= self.start < self.end == ends[-1], (self.start, self.end)
+        assert sum(piece.byte_length for piece in self.pieces) <= SEGMENT_BYTES_MAX, self.task_id
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentResult:
+    """The segment is in the store under the task's key."""
+
+    task_id: str
+    attempt: str
+    key: str
+    facts: SegmentFacts
+    read_bytes: int
+    """What was read of WAL objects."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentPiece:
+    """An index entry of a segment, which answers for the offsets [start, end)."""
+
+    key: str
+    size_bytes: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsTask:
+    """Make one data file of the rows that can be read of segments, for the table alone.
+
+    The pieces follow each other without gap and are the range. The file stands for all of it and
+    has no row below the log start, as with `lakelog.pipeline.files.file_task.CompactionTask`.
+    """
+
+    task_id: str
+    attempt: str
+    stream: int
+    topic_id: bytes
+    topic: str
+    partition: int
+    start: int
+    end: int
+    pieces: tuple[SegmentPiece, ...]
+    key: str
+    """Where the file goes; names task and attempt."""
+    batch_bytes_max: int
+    log_start: int = 0
+    """Records below this offset were deleted, and become no rows."""
+    field_ids: tuple[tuple[str, int], ...] = ()
+    row_group_bytes: int = ROW_GROUP_BYTES
+
+    def __post_init__(self) -> None:
+        edges = [piece.start for piece in self.pieces]
+        ends = [piece.end for piece in self.pieces]
+        assert edges[1:] == ends[:-1], "the pieces do not follow each other"
+        assert (edges[0], ends[-1]) == (self.start, self.end), (self.start, self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class RowsResult:
+    """The file is in the store under the task's key, perhaps without rows."""
+
+    task_id: str
+    attempt: str
+    key: str
+    facts: TableFileFacts
+    read_bytes: int
+    left_out: tuple[tuple[int, int], ...]
+    """The offsets of the batches whose records cannot be read: all that the table lacks."""
+
+
+MESSAGE_BYTES_MAX: Final = 1_048_588
+"""Kafka's default of `max.message.bytes`."""
+
+
+@dataclass(frozen=True, slots=True)
+class WalPiece:
+    """An index entry: the offsets [start, end) lie in these bytes of that WAL object."""
+
+    zone: str
+    wal_id: bytes
+    byte_start: int
+    byte_length: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionTask:
+    """Make one data file of the offsets [start, end) of a stream.
+
+    The pieces follow each other without gap and cover the range; the first may begin before it.
+    The file stands for the whole range, so that its Swap covers the entries, and has no row below
+    the log start: entries straddle it, because a batch is kept whole (T7), and rows need not.
+    """
+
+    task_id: str
+    attempt: str
+    """What makes this try's file another one than that of every other try."""
+    domain: int
+    stream: int
+    topic_id: bytes
+    topic: str
+    partition: int
+    start: int
+    end: int
+    pieces: tuple[WalPiece, ...]
+    key: str
+    """Where the file goes; names task and attempt."""
+    log_start: int = 0
+    """Records below this offset were deleted, and become no rows."""
+    field_ids: tuple[tuple[str, int], ...] = ()
+    """The ids of the table's columns by path, where they are not those of a new table."""
+    batch_bytes_max: int = MESSAGE_BYTES_MAX
+    """The topic's `max.message.bytes`, which batches rebuilt from the file keep to."""
+    row_group_bytes: int = ROW_GROUP_BYTES
+
+    def __post_init__(self) -> None:
+        edges = [piece.start for piece in self.pieces]
+        ends = [piece.end for piece in self.pieces]
+        assert edges[1:] == ends[:-1], "the pieces do not follow each other"
+        assert edges[0] <= self.start < self.end <= ends[-1], (self.start, self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class TablePiece:
+    """An index entry of a data file, which answers for the offsets [start, end)."""
+
+    key: str
+    size_bytes: int
+    start: int
+    end: int
+    in_table: bool
+    """Whether the table names the file; one that it does not name has no rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteTask:
+    """Make one data file of several that follow each other, with their rows or some of them.
+
+    The first piece may begin before its entry does: rows that trimming has passed stay in the
+    table. The offsets [start, end) hold all rows of all pieces.
+    """
+
+    task_id: str
+    attempt: str
+    domain: int
+    stream: int
+    topic_id: bytes
+    topic: str
+    partition: int
+    start: int
+    end: int
+    pieces: tuple[TablePiece, ...]
+    key: str
+    """Where the file goes; names task and attempt."""
+    kept: bytes | None = None
+    """The offsets of the rows that stay (`lakelog.pipeline.files.file_task`); None: all of them."""
+    field_ids: tuple[tuple[str, int], ...] = ()
+    batch_bytes_max: int = MESSAGE_BYTES_MAX
+    row_group_bytes: int = ROW_GROUP_BYTES
+
+    def __post_init__(self) -> None:
+        edges = [piece.start for piece in self.pieces]
+        ends = [piece.end for piece in self.pieces]
+        assert edges[1:] == ends[:-1], "the pieces do not follow each other"
+        assert self.start <= edges[0] < ends[-1] == self.end, (self.start, self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionResult:
+    """The file is in the store under the task's key."""
+
+    task_id: str
+    attempt: str
+    key: str
+    facts: TableFileFacts
+    read_bytes: int
+    """What was read of the inputs."""
+
+
+class Trouble(StrEnum):
+    """Why there is no file, by what has to happen next."""
+
+    MISSING = "missing"
+    """An object that the task names is not there: the index moved on, or data is lost."""
+    CORRUPT = "corrupt"
+    """Stored bytes are not what was written: somebody has to look."""
+    UNREADABLE = "unreadable"
+    """A batch is intact but its records cannot be read; it must be left out of the table."""
+    UNAVAILABLE = "unavailable"
+    """The store or the disk failed: try again."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionFailure:
+    """There is no file, and nothing that the task named was changed."""
+
+    task_id: str
+    attempt: str
+    trouble: Trouble
+    reason: str
+    object_key: str
+    """The object at fault, empty where there is none."""
+    start: int
+    end: int
+    """The offsets that the trouble is about: of one piece, one batch, or the whole task."""
+
+
+CompactionAnswer: TypeAlias = CompactionResult | CompactionFailure
+
+Task: TypeAlias = CompactionTask | RewriteTask | SegmentTask | RowsTask
+"""What an engine is asked for."""
+
+Answer: TypeAlias = CompactionAnswer | SegmentResult | RowsResult
+"""What an engine answers to one task."""
+
+
+def input_bytes(task: Task) -> int:
+    """What it reads, about."""
+    match task:
+        case CompactionTask() | SegmentTask():
+            return sum(piece.byte_length for piece in task.pieces)
+        case RewriteTask() | RowsTask():
+            return sum(piece.size_bytes for piece in task.pieces)
+        case _:
+            assert_never(task)
+
+
+def topic_label(task: Task) -> str:
+    """The topic as people know it, or the stream where the task does not say."""
+    return f"stream {task.stream}" if isinstance(task, SegmentTask) else task.topic
+
+
+@dataclass(frozen=True, slots=True)
+class BinOptions:
+    """What a task of the engine should hold, and what work is thought to cost."""
+
+    bins_per_slot_max: int = 3
+    work_ms_min: int = 1000
+    spread_ms_min: int = 200
+    """Less work than this is not worth a second task of the engine."""
+    bytes_target: int = 256 << 20
+    bytes_per_ms: int = 100_000
+    """About what a core decodes and writes; only the proportion to `task_ms` matters."""
+    task_ms: int = 8
+    """What a compaction task costs however small it is: a few requests and a file."""
+
+    def __post_init__(self) -> None:
+        assert min(self.bins_per_slot_max, self.work_ms_min, self.bytes_target) > 0, self
+        assert self.bytes_per_ms > 0, self
+        assert self.task_ms > 0, self
+
+
+def pack(
+    input_bytes: Sequence[int], *, slots: int, options: BinOptions
+) -> tuple[tuple[int, ...], ...]:
+    """Bins of places in `input_bytes`, each in rising order; every place is in exactly one bin."""
+    assert slots > 0, slots
+    if not input_bytes:
+        return ()
+    costs_ms = [options.task_ms + size // options.bytes_per_ms for size in input_bytes]
+    count = _bin_count(sum(input_bytes), sum(costs_ms), len(input_bytes), slots, options)
+    bins: list[list[int]] = [[] for _ in range(count)]
+    loads = [(0, number) for number in range(count)]
+    heapify(loads)
+    for place in sorted(range(len(costs_ms)), key=lambda place: (-costs_ms[place], place)):
+        load, number = loads[0]
+        bins[number].append(place)
+        heapreplace(loads, (load + costs_ms[place], number))
+    return tuple(tuple(sorted(one)) for one in bins)
+
+
+def _bin_count(total_bytes: int, total_ms: int, tasks: int, slots: int, options: BinOptions) -> int:
+    """Enough bins that each has its share of work, not more than slots can use, none empty."""
+    by_work = total_ms // options.work_ms_min
+    by_bytes = total_bytes // options.bytes_target
+    by_slots = min(slots, total_ms // options.spread_ms_min)
+    wanted = max(1, by_work, by_bytes, by_slots)
+    return min(wanted, slots * options.bins_per_slot_max, tasks)
+
+
+def pack_offsets(offsets: Int64s) -> bytes:
+    """Rising offsets as bytes."""
+    steps = np.diff(offsets, prepend=np.int64(0)).astype("<i8")
+    assert not len(steps) or (steps[0] >= 0 and bool((steps[1:] > 0).all())), "offsets must rise"
+    planes = np.ascontiguousarray(steps.view(np.uint8).reshape(-1, 8).T)
+    return zlib.compress(planes.tobytes(), 1)
+
+
+def unpack_offsets(data: bytes) -> Int64s:
+    """The offsets of these bytes."""
+    try:
+        content = np.frombuffer(zlib.decompress(data), np.uint8)
+        steps = np.ascontiguousarray(content.reshape(8, -1).T).view("<i8").reshape(-1)
+    except (zlib.error, ValueError) as error:
+        raise Corrupt(f"these are no packed offsets: {error}") from error
+    offsets: Int64s = np.cumsum(steps, dtype=np.int64)
+    return offsets
+
+
+def are_kept(offsets: Int64s, kept: Int64s) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+    """Which of these rising offsets are among those kept, which rise too."""
+    if not len(kept):
+        return np.zeros(len(offsets), np.bool_)
+    places = np.minimum(np.searchsorted(kept, offsets), len(kept) - 1)
+    return np.asarray(kept[places] == offsets, np.bool_)
