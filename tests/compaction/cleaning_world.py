@@ -23,9 +23,9 @@ from lakelog.pipeline.files.file_task import CompactionFailure, CompactionResult
 from lakelog.pipeline.files.to_parquet import rewrite
 from lakelog.pipeline.maintenance.key_scan import ScanAnswer, Scanner, scan
 from lakelog.pipeline.maintenance.log_compaction import (
+    CleaningGroup,
     CleaningPlan,
     CleaningRules,
-    Group,
     Survivors,
     after_pass,
     groups_of,
@@ -119,7 +119,10 @@ class CompactedStream:
         return True
 
     async def replace(
-        self, entries: tuple[StreamEntry, ...], target: TaskTarget, group: Group | None = None
+        self,
+        entries: tuple[StreamEntry, ...],
+        target: TaskTarget,
+        group: CleaningGroup | None = None,
     ) -> None:
         """The task of these entries, from its plan to its end."""
         assert group is None or group.is_in(self.view)

@@ -14,7 +14,7 @@ from lakelog.index.ports import IndexedTopic, StreamIndex, StreamRange, StreamVi
 from lakelog.meta import keys
 from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.model.ids import TopicId
-from lakelog.pipeline.maintenance.history_upkeep import HistoryUpkeep, HistoryUpkeepOptions
+from lakelog.pipeline.maintenance.retention import HistoryRetention, HistoryRetentionOptions
 
 GRACE_MS = 600_000
 HOUR_MS = 3_600_000
@@ -69,8 +69,8 @@ class Stage:
         self.store = MemoryMetadataStore(self.clock)
         self.history = SnapshotHistory(self.store, self.clock)
         self.index = Topics()
-        self.upkeep = HistoryUpkeep(
-            self.history, self.index, self.clock, HistoryUpkeepOptions(GRACE_MS, HOUR_MS)
+        self.upkeep = HistoryRetention(
+            self.history, self.index, self.clock, HistoryRetentionOptions(GRACE_MS, HOUR_MS)
         )
 
     def topic(self, number: int, *, history_ms: int) -> IndexedTopic:

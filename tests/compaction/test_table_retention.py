@@ -10,9 +10,9 @@ from tests.log.world import batch
 
 from lakelog.catalog.port import DataFileView, TableName
 from lakelog.index.ports import IndexedTopic
-from lakelog.pipeline.maintenance.table_retention import (
-    Age,
-    Bounds,
+from lakelog.pipeline.maintenance.retention import (
+    FileAge,
+    RetentionBounds,
     RetentionOptions,
     RetentionReport,
     TableRetention,
@@ -20,7 +20,7 @@ from lakelog.pipeline.maintenance.table_retention import (
     plan_removal,
 )
 
-BOUNDS = Bounds(first_start=20, kept_from_us=1000)
+BOUNDS = RetentionBounds(first_start=20, kept_from_us=1000)
 
 
 def file(start: int, end: int) -> DataFileView:
@@ -28,13 +28,13 @@ def file(start: int, end: int) -> DataFileView:
 
 
 def test_a_file_goes_when_it_is_below_the_log_and_too_old() -> None:
-    assert is_expired(Age(end=20, newest_us=999), BOUNDS)
-    assert not is_expired(Age(end=21, newest_us=999), BOUNDS)
-    assert not is_expired(Age(end=20, newest_us=1000), BOUNDS)
+    assert is_expired(FileAge(end=20, newest_us=999), BOUNDS)
+    assert not is_expired(FileAge(end=21, newest_us=999), BOUNDS)
+    assert not is_expired(FileAge(end=20, newest_us=1000), BOUNDS)
 
 
 def test_what_follows_a_file_that_stays_stays_too() -> None:
-    old, young = Age(10, 0), Age(10, 5000)
+    old, young = FileAge(10, 0), FileAge(10, 5000)
     files = [(file(0, 2), old), (file(2, 4), old), (file(4, 6), young), (file(6, 8), old)]
     assert plan_removal(files, BOUNDS, files_max=9) == (file(0, 2), file(2, 4))
     assert plan_removal(files, BOUNDS, files_max=1) == (file(0, 2),)
@@ -45,7 +45,7 @@ def test_what_follows_a_file_that_stays_stays_too() -> None:
 def test_the_removed_are_a_beginning_of_expired_files(
     ages: list[tuple[int, int]], files_max: int
 ) -> None:
-    files = [(file(n * 2, n * 2 + 2), Age(*age)) for n, age in enumerate(ages)]
+    files = [(file(n * 2, n * 2 + 2), FileAge(*age)) for n, age in enumerate(ages)]
     removed = plan_removal(files, BOUNDS, files_max=files_max)
     assert removed == tuple(one for one, _ in files[: len(removed)])
     assert all(is_expired(age, BOUNDS) for _, age in files[: len(removed)])

@@ -14,10 +14,10 @@ from lakelog.meta import keys
 from lakelog.meta.port import MetadataStore
 from lakelog.objects.port import ObjectStore
 from lakelog.pipeline.files.run_task import InlineEngine
-from lakelog.pipeline.maintenance.history_upkeep import (
+from lakelog.pipeline.maintenance.retention import (
     HistoryReport,
-    HistoryUpkeep,
-    HistoryUpkeepOptions,
+    HistoryRetention,
+    HistoryRetentionOptions,
 )
 from lakelog.pipeline.remote_index import RemoteIndex
 from lakelog.pipeline.rounds import Pipeline
@@ -97,8 +97,8 @@ async def _tidied(broker: Broker, passes: int) -> list[HistoryReport]:
     clock = SystemClock()
     meta = await open_metadata(broker.options.metadata_url(), clock)
     index = await _index(broker, meta)
-    options = HistoryUpkeepOptions(grace_ms=0, trim_ms=0)
-    upkeep = HistoryUpkeep(SnapshotHistory(meta, clock), index, clock, options)
+    options = HistoryRetentionOptions(grace_ms=0, trim_ms=0)
+    upkeep = HistoryRetention(SnapshotHistory(meta, clock), index, clock, options)
     try:
         return [await upkeep.apply_once() for _ in range(passes)]
     finally:

@@ -36,8 +36,12 @@ from lakelog.meta.port import MetadataStore
 from lakelog.model.failures import Corrupt, Failure, Refused, Unavailable
 from lakelog.objects.port import ObjectStore
 from lakelog.pipeline.maintenance.file_gc import FileSweeper, SweepOptions
-from lakelog.pipeline.maintenance.history_upkeep import HistoryUpkeep, HistoryUpkeepOptions
-from lakelog.pipeline.maintenance.table_retention import RetentionOptions, TableRetention
+from lakelog.pipeline.maintenance.retention import (
+    HistoryRetention,
+    HistoryRetentionOptions,
+    RetentionOptions,
+    TableRetention,
+)
 from lakelog.pipeline.options import PipelineOptions
 from lakelog.pipeline.planning.small_files import FILES_MIN, RewriteOptions
 from lakelog.pipeline.planning.wal_ranges import PlanOptions
@@ -68,7 +72,7 @@ class Running:
     pipeline: Pipeline
     engine: SparkEngine
     retention: TableRetention
-    histories: HistoryUpkeep
+    histories: HistoryRetention
     sweeper: FileSweeper
     clock: Clock
     spark: SparkOptions
@@ -159,8 +163,8 @@ async def open_pipeline(
         retention = TableRetention(objects, index, tables, clock, keeping)
         sweeping = SweepOptions(namespaces=(namespace,), grace_ms=options.pipeline.grace_ms)
         sweeper = FileSweeper(meta, objects, index, tables, clock, sweeping)
-        forgetting = HistoryUpkeepOptions(grace_ms=options.pipeline.grace_ms)
-        histories = HistoryUpkeep(SnapshotHistory(meta, clock), index, clock, forgetting)
+        forgetting = HistoryRetentionOptions(grace_ms=options.pipeline.grace_ms)
+        histories = HistoryRetention(SnapshotHistory(meta, clock), index, clock, forgetting)
         histories.is_clock_right = partial(_is_clock_right, objects, clock, keeping)
         tidy_s = options.pipeline.tidy_s
         yield Running(pipeline, engine, retention, histories, sweeper, clock, spark, tidy_s)

@@ -26,7 +26,7 @@ from lakelog.objects.port import ObjectStore
 from lakelog.pipeline.files.file_jobs import FileJobs
 from lakelog.pipeline.files.file_writes import EngineJob, jobs_of
 from lakelog.pipeline.maintenance.key_scan import Scanner
-from lakelog.pipeline.maintenance.scheduler import Replacing, Upkeep
+from lakelog.pipeline.maintenance.scheduler import MaintenanceScheduler, ReplacementSpec
 from lakelog.pipeline.options import PipelineOptions
 from lakelog.pipeline.planning.backfill import BackfillCandidates
 from lakelog.pipeline.planning.planner import Planner
@@ -79,7 +79,7 @@ class Pipeline:
         self._shop = Shop(records, index, tables, clock, options, effects or Effects())
         self._shelf = Shelf(self._shop)
         self._lacking = BackfillCandidates()
-        self._upkeep = Upkeep(self._shop, scanner, objects, self._lacking)
+        self._upkeep = MaintenanceScheduler(self._shop, scanner, objects, self._lacking)
         self._one_at_a_time = asyncio.Lock()
 
     async def round(self) -> RoundReport:
@@ -142,7 +142,7 @@ class _Parts:
 
     shelf: Shelf
     planner: Planner
-    upkeep: Upkeep
+    upkeep: MaintenanceScheduler
     desk: FileJobs
 
 
@@ -179,7 +179,7 @@ class _Round:
         replacing = await self._upkeep.plan(topics, records, self._tally)
         taken = self._upkeep.marked | {one.beginning.planned.stream for one in replacing}
         beginnings = await self._planner.plan(topics, records, taken=taken)
-        held += await self._begin([*replacing, *map(Replacing, beginnings)])
+        held += await self._begin([*replacing, *map(ReplacementSpec, beginnings)])
         for one in held:
             self._tally.topic(one.record.topic).tasks += 1
         await self._work(held, _leftovers(records, topics), {one.name: one for one in topics})
@@ -200,7 +200,7 @@ class _Round:
         self._tally.adopted += len(taken)
         return own + taken
 
-    async def _begin(self, beginnings: Sequence[Replacing]) -> list[LeasedTask]:
+    async def _begin(self, beginnings: Sequence[ReplacementSpec]) -> list[LeasedTask]:
         lease = self._lease()
         creations = []
         for one in beginnings:

@@ -39,10 +39,10 @@ from lakelog.objects.port import ObjectStore
 from lakelog.pipeline.maintenance.gc_rules import (
     PREFIXES,
     Garbage,
-    Listing,
+    GarbageSuspect,
+    ObjectListing,
     SeenTable,
     SeenTables,
-    Suspect,
     is_due,
     is_fenced,
     judge,
@@ -132,7 +132,7 @@ class FileSweeper:
         self._options = options
         self._records = RecordStore(meta, puts_max=1, limit_s=options.records_s)
         self._known: dict[TableName, _Known] = {}
-        self._suspects: dict[str, Suspect] = {}
+        self._suspects: dict[str, GarbageSuspect] = {}
         self._problems: list[str] = []
 
     async def sweep_once(self) -> SweepReport:
@@ -161,9 +161,9 @@ class FileSweeper:
         deleted = await self._delete(condemned)
         return self._report(listing, garbage, deleted, moved)
 
-    async def _list(self) -> Listing:
+    async def _list(self) -> ObjectListing:
         """All keys below our prefixes; what a listing misses is seen by a later pass."""
-        listing = Listing()
+        listing = ObjectListing()
         for prefix in PREFIXES:
             try:
                 async for info in self._objects.list(prefix):
@@ -184,7 +184,7 @@ class FileSweeper:
         found = {stream: stored.record for stream, stored in records.found.items()}
         return unrecorded(data, found, unreadable=unreadable)
 
-    async def _look_at_tables(self, listing: Listing) -> SeenTables:
+    async def _look_at_tables(self, listing: ObjectListing) -> SeenTables:
         """Every table that a catalog, a pointer or an object shows."""
         pointers = await reading(self._meta.range(keys.TABLES), limit_s=self._options.records_s)
         places = [one.key.removeprefix(keys.TABLES).split("/") for one in pointers]
@@ -296,7 +296,7 @@ class FileSweeper:
         return deleted
 
     def _report(
-        self, listing: Listing, garbage: Garbage, deleted: int, moved: Sequence[TableName]
+        self, listing: ObjectListing, garbage: Garbage, deleted: int, moved: Sequence[TableName]
     ) -> SweepReport:
         report = SweepReport(
             listed=listing.count,

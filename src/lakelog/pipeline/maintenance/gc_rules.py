@@ -47,7 +47,7 @@ _METADATA: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Home:
+class TableHome:
     """Where the metadata of one topic's table lies; the key of each object begins with it."""
 
     name: TableName
@@ -55,7 +55,7 @@ class Home:
 
 
 @dataclass(slots=True)
-class Sample:
+class KeySample:
     """How many there are of something, and some of them."""
 
     count: int = 0
@@ -77,12 +77,12 @@ class HomeKeys:
 
 
 @dataclass(slots=True)
-class Listing:
+class ObjectListing:
     """What a listing showed, by whose it is."""
 
     data: list[str] = field(default_factory=list)
-    homes: dict[Home, HomeKeys] = field(default_factory=dict)
-    unknown: Sample = field(default_factory=Sample)
+    homes: dict[TableHome, HomeKeys] = field(default_factory=dict)
+    unknown: KeySample = field(default_factory=KeySample)
     count: int = 0
 
     def add(self, key: str) -> None:
@@ -95,7 +95,7 @@ class Listing:
         if home is None:
             self.unknown.add(key)
             return
-        place = Home(TableName(home["space"], home["table"]), home["topic"])
+        place = TableHome(TableName(home["space"], home["table"]), home["topic"])
         keys = self.homes.setdefault(place, HomeKeys())
         is_ours = _METADATA.fullmatch(key, home.end()) is not None
         (keys.ours if is_ours else keys.others).append(key)
@@ -183,12 +183,12 @@ class Garbage:
     """Data files and the homes of topics that are gone: nothing under way can name them."""
     metadata: Mapping[TableName, list[str]]
     """Of tables that are there: a commit under way may come to name some of it."""
-    unknown: Sample
+    unknown: KeySample
     """What nothing names and nobody of us writes."""
 
 
 def judge(
-    listing: Listing,
+    listing: ObjectListing,
     unrecorded_data: Sequence[str],
     tables: SeenTables,
     *,
@@ -197,7 +197,7 @@ def judge(
 ) -> Garbage:
     """What nothing names, of all that was listed before everything else was looked at."""
     certain = _data_garbage(unrecorded_data, tables, named_files)
-    unknown = Sample(listing.unknown.count, list(listing.unknown.examples))
+    unknown = KeySample(listing.unknown.count, list(listing.unknown.examples))
     homed = {one.topic_id for one in tables.tables.values()}
     metadata: dict[TableName, list[str]] = {}
     for home, keys in sorted(listing.homes.items()):
@@ -231,7 +231,7 @@ def _data_garbage(
 
 
 @dataclass(frozen=True, slots=True)
-class Suspect:
+class GarbageSuspect:
     """An object that nothing names, since when, and what its table's token was then."""
 
     since_s: float
@@ -240,36 +240,36 @@ class Suspect:
 
 
 def suspects_after(
-    before: Mapping[str, Suspect],
+    before: Mapping[str, GarbageSuspect],
     garbage: Garbage,
     *,
     tokens: Mapping[TableName, str],
     once_named: Mapping[TableName, Int64s],
     now_s: float,
-) -> dict[str, Suspect]:
+) -> dict[str, GarbageSuspect]:
     """The suspects after a pass: what is named again, or could not be judged, is none any more.
 
     `tokens` are those of the pass; `once_named` is what each table named in passes before.
     """
-    fresh = Suspect(now_s)
+    fresh = GarbageSuspect(now_s)
     suspects = {}
     for key in garbage.certain:
         known = before.get(key)
-        suspects[key] = fresh if known is None else Suspect(known.since_s)
+        suspects[key] = fresh if known is None else GarbageSuspect(known.since_s)
     nothing = np.zeros(0, np.int64)
     for name, keys in garbage.metadata.items():
         never_named = set(unmarked(keys, once_named.get(name, nothing)))
         for key in keys:
-            first = Suspect(now_s, tokens[name] if key in never_named else None)
+            first = GarbageSuspect(now_s, tokens[name] if key in never_named else None)
             suspects[key] = before.get(key, first)
     return suspects
 
 
-def is_due(suspect: Suspect, *, now_s: float, grace_s: float) -> bool:
+def is_due(suspect: GarbageSuspect, *, now_s: float, grace_s: float) -> bool:
     """Whether readers had a grace to finish with it since it was first seen without a name."""
     return now_s - suspect.since_s >= grace_s
 
 
-def is_fenced(suspect: Suspect, token: str) -> bool:
+def is_fenced(suspect: GarbageSuspect, token: str) -> bool:
     """Whether no commit that is under way can name it, now that its table has this token."""
     return suspect.token is None or suspect.token != token

@@ -11,11 +11,12 @@ this range stay
 Everything else goes, offsets stay as they are, and the index keeps the range of what went.
 
 A pass is a scan, which finds the rows that stay file by file, and then a replacing task for each
-`Group` of files that lose some, one after another, because a stream has one task at a time. Between
-any two the pass may end: a row goes only because of a later one, which is in the log as long as its
-key has nothing later still, and a tombstone only after a whole pass over everything before it has
-ended. How far whole passes came is `journal.Cleaned`, put into the stream's record after the last
-group (`after_pass`); lost or never put, the next pass does it again and finds less to do.
+`CleaningGroup` of files that lose some, one after another, because a stream has one task at a time.
+Between any two the pass may end: a row goes only because of a later one, which is in the log as
+long as its key has nothing later still, and a tombstone only after a whole pass over everything
+before it has ended. How far whole passes came is `journal.Cleaned`, put into the stream's record
+after the last group (`after_pass`); lost or never put, the next pass does it again and finds less
+to do.
 
 It is due as in Kafka: more than `min.cleanable.dirty.ratio` of the bytes are dirty, or something
 dirty is older than `max.compaction.lag.ms`; what is younger than `min.compaction.lag.ms` is not
@@ -103,7 +104,7 @@ class Survivors:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class CleaningGroup:
     """Files next to each other that become one, with the rows of each that stay."""
 
     entries: tuple[StreamEntry, ...]
@@ -170,12 +171,12 @@ def after_pass(
 
 def groups_of(
     plan: CleaningPlan, survivors: Mapping[str, Survivors], *, bytes_target: int
-) -> tuple[Group, ...]:
+) -> tuple[CleaningGroup, ...]:
     """What has to be written: runs of files that lose rows, each about a target file afterwards.
 
     Files without rows go along where they are next to one. The pass is over when there is nothing.
     """
-    groups: list[Group] = []
+    groups: list[CleaningGroup] = []
     run: list[StreamEntry] = []
     size_bytes = 0
 
@@ -183,7 +184,7 @@ def groups_of(
         nonlocal size_bytes
         found = tuple(survivors[key_of(one)] for one in run)
         if any(one.kept_count < one.row_count for one in found):
-            groups.append(Group(tuple(run), found))
+            groups.append(CleaningGroup(tuple(run), found))
         run.clear()
         size_bytes = 0
 

@@ -33,9 +33,9 @@ from lakelog.objects.port import ObjectStore
 from lakelog.pipeline.files.file_task import CompactionFailure, Trouble
 from lakelog.pipeline.maintenance.key_scan import Scanner
 from lakelog.pipeline.maintenance.log_compaction import (
+    CleaningGroup,
     CleaningPlan,
     CleaningRules,
-    Group,
     after_pass,
     groups_of,
     plan_pass,
@@ -68,7 +68,7 @@ WHOLE: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
-class Replacing:
+class ReplacementSpec:
     """A replacing task to begin, and the offsets of the rows that stay where some go."""
 
     beginning: TaskSpec
@@ -80,7 +80,7 @@ class _Pass:
     """A pass of log compaction after its scan: what is left to replace."""
 
     plan: CleaningPlan
-    groups: list[Group]
+    groups: list[CleaningGroup]
     begun: LeaseId | None = None
     """The lease of the first group's task, once it was begun."""
 
@@ -104,7 +104,7 @@ class _Scanned:
     """The offsets of the data file that kept a stream from being scanned."""
 
 
-class Upkeep:
+class MaintenanceScheduler:
     """The upkeep of all tables by one pipeline."""
 
     def __init__(
@@ -139,7 +139,7 @@ class Upkeep:
 
     async def plan(
         self, topics: Sequence[IndexedTopic], records: StoredRecords, tally: Tally
-    ) -> list[Replacing]:
+    ) -> list[ReplacementSpec]:
         """What to begin; `records` were read before this was called."""
         self._collect(tally)
         known = {stream for topic in topics for stream in topic.streams}
@@ -160,7 +160,7 @@ class Upkeep:
             return []
         return found
 
-    def begun(self, one: Replacing, record: TaskRecord) -> None:
+    def begun(self, one: ReplacementSpec, record: TaskRecord) -> None:
         """The task is being created, with this record."""
         current = self._passes.get(record.stream)
         if current is not None and one.kept is not None:
@@ -178,7 +178,7 @@ class Upkeep:
                     found[stream] = _Idle(name, topic, stored)
         return found
 
-    async def _rewrites(self, idle: Mapping[int, _Idle], tally: Tally) -> list[Replacing]:
+    async def _rewrites(self, idle: Mapping[int, _Idle], tally: Tally) -> list[ReplacementSpec]:
         """Small files that become one, where no pass is under way."""
         free = [stream for stream in idle if stream not in self._passes]
         indexes = await self._shop.columns([one for one in free if one not in self._scanning])
@@ -195,8 +195,8 @@ class Upkeep:
         return [one for one in await together(wanted) if one is not None]
 
     async def _replacing(
-        self, one: _Idle, place: StreamRange, group: Group | None, tally: Tally
-    ) -> Replacing | None:
+        self, one: _Idle, place: StreamRange, group: CleaningGroup | None, tally: Tally
+    ) -> ReplacementSpec | None:
         """The task for the entries of a range; of a group, if they are still those scanned."""
         name = one.name
         table = self._shop.table_name(name.topic)
@@ -221,7 +221,7 @@ class Upkeep:
             return None
         return _begin(planned, one, group)
 
-    async def _next_groups(self, idle: Mapping[int, _Idle], tally: Tally) -> list[Replacing]:
+    async def _next_groups(self, idle: Mapping[int, _Idle], tally: Tally) -> list[ReplacementSpec]:
         """The next group of every pass, and the end of those that have none left."""
         works = [
             self._next_group(idle[stream], current, tally)
@@ -234,7 +234,7 @@ class Upkeep:
                 del self._passes[stream]
         return [one for one in await together(works) if one is not None]
 
-    async def _next_group(self, one: _Idle, current: _Pass, tally: Tally) -> Replacing | None:
+    async def _next_group(self, one: _Idle, current: _Pass, tally: Tally) -> ReplacementSpec | None:
         stream, record = one.name.stream, one.stored.record
         if current.begun is not None:
             ended = record.state is TaskState.WAL_GC_READY and lease_of(record) == current.begun
@@ -375,5 +375,5 @@ def _are_files(entries: Sequence[StreamEntry], place: StreamRange) -> bool:
     return (entries[0].start, entries[-1].end) == (place.start, place.end)
 
 
-def _begin(planned: PlannedTask, one: _Idle, group: Group | None) -> Replacing:
-    return Replacing(TaskSpec(planned, one.stored), None if group is None else group.kept)
+def _begin(planned: PlannedTask, one: _Idle, group: CleaningGroup | None) -> ReplacementSpec:
+    return ReplacementSpec(TaskSpec(planned, one.stored), None if group is None else group.kept)

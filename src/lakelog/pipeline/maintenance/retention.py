@@ -1,4 +1,4 @@
-"""Retention of tables: files whose rows are all too old leave a table when the log let go of them.
+"""Retention of tables: files whose rows are all too old, and snapshots remembered for too long.
 
 A file goes when no index entry names it any more, that is when what it stands for lies wholly below
 the first entry, and when its newest row is older than the topic's `lakelog.table.retention.ms`.
@@ -10,16 +10,27 @@ objects are deleted by the sweeper, once no snapshot that is left names them.
 What deletes by age asks a clock that agrees with the object store's (rule 20), and the topic's
 setting is read right before a table is changed (T6). A task that was to replace one of the files
 finds it gone and gives up.
+
+Of the histories of snapshots, what is too old goes, and all of a history with its topic. A history
+belongs to a topic that is gone if the topic is not in a list that was asked for after the history
+was seen, for a topic is there before its table, and an id never comes back. It is deleted when it
+was seen so in two passes one grace apart: a commit that was under way when the topic went has ended
+by then, and puts down nothing more. What is seen is in the memory of this object; a new process
+begins anew. How long snapshots are remembered is the topic's `lakelog.snapshots.history.ms`,
+counted from when the table let go of them. Each history is looked at once in a while, and costs two
+reads then.
 """
 
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from lakelog.catalog.history import SnapshotHistory
 from lakelog.catalog.port import TOPIC_ID_PROPERTY, DataFileView, Replacement, TableName, Tables
+from lakelog.catalog.snapshot_page import FOR_EVER, kept_from
 from lakelog.clock import Clock, agreed_now_ms
 from lakelog.index.ports import IndexedTopic, LogIndex, StreamRange
 from lakelog.log.options import CLOCK_HINT
@@ -66,7 +77,7 @@ class RetentionReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Age:
+class FileAge:
     """What the footer of a file says: where the offsets end that it stands for, and how new it is.
 
     A file may stand for more offsets than it has rows, and an entry may name it for those alone.
@@ -77,7 +88,7 @@ class Age:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class RetentionBounds:
     """What a partition keeps: files that end after `first_start` or have rows as new as that."""
 
     first_start: int
@@ -85,19 +96,19 @@ class Bounds:
     kept_from_us: int
 
 
-def bounds_of(topic: IndexedTopic, *, first_start: int, now_ms: int) -> Bounds:
+def bounds_of(topic: IndexedTopic, *, first_start: int, now_ms: int) -> RetentionBounds:
     """The bounds of a topic's partition, now; it has a retention."""
     assert topic.table_retention_ms >= 0, topic
-    return Bounds(first_start, (now_ms - topic.table_retention_ms) * 1000)
+    return RetentionBounds(first_start, (now_ms - topic.table_retention_ms) * 1000)
 
 
-def is_expired(age: Age, bounds: Bounds) -> bool:
+def is_expired(age: FileAge, bounds: RetentionBounds) -> bool:
     """Whether a file is wholly below the log and all of its rows are too old."""
     return age.end <= bounds.first_start and age.newest_us < bounds.kept_from_us
 
 
 def plan_removal(
-    files: Sequence[tuple[DataFileView, Age]], bounds: Bounds, *, files_max: int
+    files: Sequence[tuple[DataFileView, FileAge]], bounds: RetentionBounds, *, files_max: int
 ) -> tuple[DataFileView, ...]:
     """The files that go, of all those at the beginning of a partition, in order of offsets."""
     found: list[DataFileView] = []
@@ -124,7 +135,7 @@ class TableRetention:
         self._tables = tables
         self._clock = clock
         self._options = options
-        self._ages: OrderedDict[str, Age] = OrderedDict()
+        self._ages: OrderedDict[str, FileAge] = OrderedDict()
         self._now_ms = 0
         """The time that this pass judges by: the clock was found right then."""
         self._removed: list[DataFileView] = []
@@ -204,10 +215,10 @@ class TableRetention:
         return plan_removal(aged, bounds, files_max=len(planned))
 
     async def _aged(
-        self, files: Sequence[DataFileView], bounds: Bounds
-    ) -> list[tuple[DataFileView, Age]]:
+        self, files: Sequence[DataFileView], bounds: RetentionBounds
+    ) -> list[tuple[DataFileView, FileAge]]:
         """Files with their ages, as far as the first that stays."""
-        aged: list[tuple[DataFileView, Age]] = []
+        aged: list[tuple[DataFileView, FileAge]] = []
         for start in range(0, len(files), FOOTERS_AT_ONCE):
             some = files[start : start + FOOTERS_AT_ONCE]
             ages = await asyncio.gather(*(self._age(file) for file in some))
@@ -216,7 +227,7 @@ class TableRetention:
                 break
         return aged
 
-    async def _age(self, file: DataFileView) -> Age:
+    async def _age(self, file: DataFileView) -> FileAge:
         age = self._ages.get(file.key)
         if age is None:
             read = _read_age(self._objects, file.key, file.size_bytes)
@@ -226,9 +237,110 @@ class TableRetention:
         return age
 
 
-async def _read_age(objects: ObjectStore, key: str, size_bytes: int) -> Age:
+async def _read_age(objects: ObjectStore, key: str, size_bytes: int) -> FileAge:
     """From the file's footer; `Corrupt` for a file that is not one of ours."""
     end = await read_end(objects, key, size_bytes)
     file = TableFile.open(end, size_bytes=size_bytes)
     newest_us = max((group.max_timestamp_us for group in file.row_groups), default=0)
-    return Age(file.origin.end, newest_us)
+    return FileAge(file.origin.end, newest_us)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRetentionOptions:
+    """How patient the upkeep is, and how often it looks."""
+
+    grace_ms: int = 10 * 60 * 1000
+    """The history of a topic is deleted when the topic was missing in two passes this far apart."""
+    trim_ms: int = 3_600_000
+    """How often each history is looked at for what is too old."""
+    index_s: float = 30.0
+    store_s: float = 60.0
+    """How long one question to a broker, or one piece of work in the metadata store, may take."""
+
+    def __post_init__(self) -> None:
+        assert min(self.grace_ms, self.trim_ms) >= 0, self
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryReport:
+    """What one pass deleted, and what it could not do."""
+
+    pages: int
+    """Sealed pages of which everything was too old."""
+    topics: int
+    """Whole histories of topics that are gone."""
+    problems: tuple[str, ...]
+
+
+class HistoryRetention:
+    """Deletes what need not be remembered of the snapshots of all tables."""
+
+    def __init__(
+        self,
+        history: SnapshotHistory,
+        index: LogIndex,
+        clock: Clock,
+        options: HistoryRetentionOptions,
+    ) -> None:
+        self.is_clock_right: Callable[[], Awaitable[bool]] = _trust
+        """Whether our clock is that of the object store, nearly (rule 20)."""
+        self._history = history
+        self._index = index
+        self._clock = clock
+        self._options = options
+        self._missing: dict[str, float] = {}
+        """Histories without a topic, and since when."""
+        self._trimmed: dict[str, float] = {}
+        """When each history was looked at last."""
+
+    async def apply_once(self) -> HistoryReport:
+        """One pass over all histories; `Unavailable` when store or broker do not answer."""
+        ids = await reading(self._history.topic_ids(), limit_s=self._options.store_s)
+        topics = await reading(self._index.topics(), limit_s=self._options.index_s)
+        live = {topic.topic_id.hex(): topic for topic in topics}
+        self._trimmed = {one: at for one, at in self._trimmed.items() if one in live}
+        gone = {one for one in ids if one not in live}
+        self._missing = {one: at for one, at in self._missing.items() if one in gone}
+        pages = forgotten = 0
+        problems = []
+        for topic_id in ids:
+            try:
+                topic = live.get(topic_id)
+                if topic is None:
+                    forgotten += await self._forgotten(topic_id)
+                else:
+                    pages += await self._trim(topic)
+            except Failure as error:
+                problems.append(f"the history of snapshots of topic {topic_id}: {error!r}")
+        return HistoryReport(pages, forgotten, tuple(problems))
+
+    async def _forgotten(self, topic_id: str) -> bool:
+        now_s = self._clock.monotonic_s()
+        since_s = self._missing.get(topic_id)
+        if since_s is None:
+            self._missing[topic_id] = now_s
+            return False
+        if now_s - since_s < self._options.grace_ms / 1000:
+            return False
+        await writing(self._history.forget(topic_id), limit_s=self._options.store_s)
+        del self._missing[topic_id]
+        return True
+
+    async def _trim(self, topic: IndexedTopic) -> int:
+        kept_ms, topic_id = topic.snapshots_history_ms, topic.topic_id.hex()
+        now_s = self._clock.monotonic_s()
+        seen_s = self._trimmed.get(topic_id)
+        is_due = seen_s is None or now_s - seen_s >= self._options.trim_ms / 1000
+        if kept_ms == FOR_EVER or not is_due:
+            return 0
+        if not await self.is_clock_right():
+            return 0
+        kept_from_ms = kept_from(kept_ms, now_ms=self._clock.now_ms())
+        work = self._history.trim(topic_id, kept_from_ms=kept_from_ms)
+        pages = await writing(work, limit_s=self._options.store_s)
+        self._trimmed[topic_id] = now_s
+        return pages
+
+
+async def _trust() -> bool:
+    return True
