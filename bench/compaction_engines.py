@@ -29,7 +29,7 @@ from lakelog.model.failures import Refused
 from lakelog.pipeline.files.file_task import CompactionResult, CompactionTask
 from lakelog.pipeline.files.run_task import InlineEngine
 from lakelog.pipeline.files.to_parquet import compact
-from lakelog.pipeline.ports import Engine
+from lakelog.pipeline.ports import TaskEngine
 from lakelog.pipeline.spark.engine import SparkEngine
 from lakelog.pipeline.spark.settings import SparkOptions
 from lakelog.records import kernels
@@ -145,7 +145,7 @@ async def spark_effort(folder: Path, master: str, tasks: Sequence[CompactionTask
         return await timed(engine, tasks)
 
 
-async def timed(engine: Engine, tasks: Sequence[CompactionTask]) -> Effort:
+async def timed(engine: TaskEngine, tasks: Sequence[CompactionTask]) -> Effort:
     """Do the job for what is loaded at first use, then measure it."""
     await engine.run(tasks)
     began_s, cpu_s = time.perf_counter(), all_cpu_s()
@@ -192,7 +192,9 @@ async def tiny_round(lake: Lake, topics: int, name: str, master: str | None) -> 
             return await timed_round(lake, shop, engine, (name, topics))
 
 
-async def timed_round(lake: Lake, shop: Workshop, engine: Engine, made: tuple[str, int]) -> float:
+async def timed_round(
+    lake: Lake, shop: Workshop, engine: TaskEngine, made: tuple[str, int]
+) -> float:
     """Make one round for what is loaded at first use, then the one that counts."""
     name, topics = made
     pipeline = shop.pipeline(engine)

@@ -27,9 +27,9 @@ from lakelog.meta import keys
 from lakelog.meta.port import MetadataStore
 from lakelog.objects.port import ObjectStore
 from lakelog.pipeline.options import PipelineOptions
-from lakelog.pipeline.ports import Engine
+from lakelog.pipeline.ports import TaskEngine
 from lakelog.pipeline.remote_index import RemoteIndex
-from lakelog.pipeline.report import RoundReport
+from lakelog.pipeline.round_report import RoundReport
 from lakelog.pipeline.rounds import Pipeline
 from lakelog.topics.cluster import ClusterRecord
 
@@ -117,7 +117,7 @@ class Workshop:
     tables: Tables
     domains: int
 
-    def pipeline(self, engine: Engine) -> Pipeline:
+    def pipeline(self, engine: TaskEngine) -> Pipeline:
         """Return a pipeline that has its files made by this engine."""
         return Pipeline(
             self.meta,

@@ -18,7 +18,7 @@ from lakelog.cli.pipeline_progress import (
     obstacle_line,
     summary,
 )
-from lakelog.pipeline.report import Obstacle
+from lakelog.pipeline.round_report import Obstacle
 
 
 def test_sizes_are_in_megabytes_and_something_is_never_nothing() -> None:

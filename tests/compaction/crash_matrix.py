@@ -33,7 +33,7 @@ from lakelog.model.failures import OutcomeUnknown
 from lakelog.pipeline.files.run_task import InlineEngine
 from lakelog.pipeline.planning.small_files import RewriteOptions
 from lakelog.pipeline.ports import Effects
-from lakelog.pipeline.report import RoundReport
+from lakelog.pipeline.round_report import RoundReport
 from lakelog.pipeline.rounds import Pipeline
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from lakelog.log.values import Wanted
 from lakelog.model.failures import Failure, Unavailable
 from lakelog.model.ids import DomainId
 from lakelog.pipeline.files.file_task import Answer, Task
-from lakelog.pipeline.ports import Effects, Engine
+from lakelog.pipeline.ports import Effects, TaskEngine
 from lakelog.records.acceptance import AcceptedBatch
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.header import (
@@ -70,7 +70,7 @@ class Down:
 class Gate:
     """An engine that lets tasks of one topic wait until it is opened."""
 
-    def __init__(self, inner: Engine, topic: str) -> None:
+    def __init__(self, inner: TaskEngine, topic: str) -> None:
         self.opened = asyncio.Event()
         self.reached = asyncio.Event()
         self.runs: list[int] = []

@@ -27,7 +27,7 @@ from lakelog.pipeline.files.run_task import InlineEngine
 from lakelog.pipeline.maintenance.key_scan import Scanner
 from lakelog.pipeline.options import PipelineOptions
 from lakelog.pipeline.planning.wal_ranges import PlanOptions
-from lakelog.pipeline.ports import Effects, Engine
+from lakelog.pipeline.ports import Effects, TaskEngine
 from lakelog.pipeline.rounds import Pipeline
 from lakelog.pipeline.saga.task_record import TASKS, TaskState, decode_record
 from lakelog.records.table_schema import table_schema
@@ -118,7 +118,7 @@ class Place:
         *,
         options: PipelineOptions = EAGER,
         effects: Effects | None = None,
-        engine: Engine | None = None,
+        engine: TaskEngine | None = None,
         tables: Tables | None = None,
         index: LogIndex | None = None,
         meta: MetadataStore | None = None,

@@ -11,7 +11,7 @@ from tests.records.table_cases import Row
 from lakelog.catalog.port import TableName
 from lakelog.pipeline.maintenance.file_gc import FileSweeper, SweepOptions
 from lakelog.pipeline.planning.wal_ranges import PlanOptions
-from lakelog.pipeline.report import RoundReport
+from lakelog.pipeline.round_report import RoundReport
 from lakelog.pipeline.rounds import Pipeline
 from lakelog.pipeline.saga.task_record import TASKS, decode_record, task_key
 from lakelog.pipeline.saga.values import TaskTarget

@@ -5,7 +5,7 @@ from dataclasses import replace
 from tests.compaction.pipeline_world import EAGER
 
 from lakelog.pipeline.options import PipelineOptions
-from lakelog.pipeline.shop import Pauses
+from lakelog.pipeline.ports import Pauses
 
 
 class HandClock:

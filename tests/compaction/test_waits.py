@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from lakelog.model.failures import Conflict, OutcomeUnknown, Unavailable
-from lakelog.pipeline.waits import reading, together, writing
+from lakelog.pipeline.options import reading, together, writing
 
 
 async def forever() -> int:

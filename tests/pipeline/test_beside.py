@@ -13,9 +13,9 @@ from tests.pipeline.processes import until
 
 from lakelog.clock import SystemClock
 from lakelog.model.failures import Refused
-from lakelog.pipeline.child_process import BesideOptions, repeat, run_beside
+from lakelog.pipeline.child_process import ChildOptions, keep_child_running, repeat
 
-QUICK = BesideOptions(pause_s=0.01, pause_s_max=0.02, stop_s=30.0)
+QUICK = ChildOptions(pause_s=0.01, pause_s_max=0.02, stop_s=30.0)
 
 Fields = dict[str, object]
 
@@ -54,7 +54,7 @@ def test_what_is_missing_is_said_once_and_nothing_is_started(
     tmp_path: Path, said: Callable[[], list[tuple[str, Fields]]]
 ) -> None:
     command = python("import sys; open(sys.argv[1], 'w')", tmp_path / "started")
-    asyncio.run(run_beside(command, refuse, SystemClock(), QUICK))
+    asyncio.run(keep_child_running(command, refuse, SystemClock(), QUICK))
     ((name, fields),) = said()
     assert (name, str(fields["reason"])) == (
         "pipeline_off",
@@ -68,7 +68,7 @@ def test_a_child_that_ends_is_started_again(
 ) -> None:
     async def scenario() -> None:
         command = python("import sys; print('Error: x', file=sys.stderr); sys.exit(3)")
-        task = asyncio.create_task(run_beside(command, fine, SystemClock(), QUICK))
+        task = asyncio.create_task(keep_child_running(command, fine, SystemClock(), QUICK))
         await until(lambda: names(said).count("pipeline_ended") >= 3)
         await cancelled(task)
 
@@ -82,7 +82,7 @@ def test_a_program_that_is_not_there_does_not_end_the_broker(
     said: Callable[[], list[tuple[str, Fields]]],
 ) -> None:
     async def scenario() -> None:
-        task = asyncio.create_task(run_beside(["/no/such"], fine, SystemClock(), QUICK))
+        task = asyncio.create_task(keep_child_running(["/no/such"], fine, SystemClock(), QUICK))
         await until(lambda: names(said).count("pipeline_failed") >= 2)
         await cancelled(task)
 
@@ -103,7 +103,7 @@ signal.pause()
 
     async def scenario() -> None:
         command = python(code, tmp_path)
-        task = asyncio.create_task(run_beside(command, fine, SystemClock(), QUICK))
+        task = asyncio.create_task(keep_child_running(command, fine, SystemClock(), QUICK))
         await until((tmp_path / "started").exists)
         await cancelled(task)
         assert (tmp_path / "ended").exists()
@@ -123,9 +123,9 @@ while True:
 """
 
     async def scenario() -> None:
-        options = BesideOptions(stop_s=0.1)
+        options = ChildOptions(stop_s=0.1)
         command = python(code, tmp_path)
-        task = asyncio.create_task(run_beside(command, fine, SystemClock(), options))
+        task = asyncio.create_task(keep_child_running(command, fine, SystemClock(), options))
         await until((tmp_path / "pid").exists)
         await cancelled(task)
 
@@ -155,7 +155,7 @@ def test_any_other_line_is_passed_on_as_it_is(line: str, caplog: pytest.LogCaptu
 def test_a_line_without_end_is_no_harm(said: Callable[[], list[tuple[str, Fields]]]) -> None:
     async def scenario() -> None:
         code = "import sys; sys.stderr.write('x' * 3_000_000 + '\\nlast\\n')"
-        task = asyncio.create_task(run_beside(python(code), fine, SystemClock(), QUICK))
+        task = asyncio.create_task(keep_child_running(python(code), fine, SystemClock(), QUICK))
         await until(lambda: "pipeline_ended" in names(said))
         await cancelled(task)
 

@@ -178,9 +178,9 @@ def test_a_job_that_fails_as_a_whole_is_unavailable_and_says_why(stage: Stage) -
 
 
 def test_the_engine_is_the_port_that_rounds_use(stage: Stage) -> None:
-    from lakelog.pipeline.ports import Engine  # noqa: PLC0415 - named in this claim alone
+    from lakelog.pipeline.ports import TaskEngine  # noqa: PLC0415 - named in this claim alone
 
-    engine: Engine = stage.engine
+    engine: TaskEngine = stage.engine
     assert isinstance(engine, SparkEngine)
 
 

@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from lakelog.pipeline.report import Obstacle, RoundReport, TopicReport
-from lakelog.pipeline.totals import Totals
+from lakelog.pipeline.round_report import Obstacle, RoundReport, TopicReport, Totals
 
 TOPIC = TopicReport(
     topic="t",

@@ -9,7 +9,7 @@ from lakelog.domain.events import Swap
 from lakelog.domain.outcomes import Swapped
 from lakelog.index.ports import IndexedTopic, StreamColumns, StreamIndex, StreamRange, StreamView
 from lakelog.model.ids import TopicId
-from lakelog.pipeline.until_now import UntilNow
+from lakelog.pipeline.ports import CutOffIndex
 from lakelog.streams.objects import FileKind
 
 TOPIC = IndexedTopic("t", TopicId(bytes(16)), (1, 2), True, 60_000, 1000, -1, False, 0, 0, 0, 0.5)
@@ -50,14 +50,14 @@ class Given:
 
 
 def test_every_backlog_is_due_at_once() -> None:
-    (topic,) = asyncio.run(UntilNow(Given()).topics())
+    (topic,) = asyncio.run(CutOffIndex(Given()).topics())
     assert (topic.freshness_ms, topic.name, topic.streams) == (0, "t", (1, 2))
 
 
 def test_a_stream_is_left_out_once_it_is_compacted_up_to_where_it_ended_at_first() -> None:
     async def scenario() -> None:
         given = Given()
-        index = UntilNow(given)
+        index = CutOffIndex(given)
         given.found[1] = index_of((0, 5, FileKind.WAL), (5, 9, FileKind.WAL))
         assert list(await index.backlog([1, 2])) == [1]
         given.found[1] = index_of((0, 5, FileKind.PARQUET), (5, 12, FileKind.WAL))
@@ -72,7 +72,7 @@ def test_a_stream_is_left_out_once_it_is_compacted_up_to_where_it_ended_at_first
 def test_a_stream_that_had_nothing_at_first_is_left_alone() -> None:
     async def scenario() -> None:
         given = Given()
-        index = UntilNow(given)
+        index = CutOffIndex(given)
         assert await index.backlog([2]) == {}
         given.found[2] = index_of((0, 3, FileKind.WAL))
         assert await index.backlog([2]) == {}
@@ -82,7 +82,7 @@ def test_a_stream_that_had_nothing_at_first_is_left_alone() -> None:
 
 def test_everything_else_is_passed_on() -> None:
     async def scenario() -> None:
-        index = UntilNow(Given())
+        index = CutOffIndex(Given())
         assert await index.cluster_id() == "c"
         assert await index.named_files() == {"f"}
         assert await index.views([StreamRange(1, 0, 5)]) == [None]

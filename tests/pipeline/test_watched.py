@@ -9,7 +9,7 @@ from tests.pipeline.wal_tasks import Bucket
 
 from lakelog.model.failures import Unavailable
 from lakelog.pipeline.files.file_task import Answer, Task
-from lakelog.pipeline.watched import WatchedEngine
+from lakelog.pipeline.ports import InstrumentedEngine
 
 
 class Failing:
@@ -32,7 +32,7 @@ class Heard:
 
 def test_a_run_that_fails_has_ended_too(tmp_path: Path) -> None:
     heard = Heard()
-    engine = WatchedEngine(Failing(), heard)
+    engine = InstrumentedEngine(Failing(), heard)
     assert engine.slots == 3
     with pytest.raises(Unavailable):
         asyncio.run(engine.run([Bucket(tmp_path).task(1)]))

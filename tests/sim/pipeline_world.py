@@ -21,7 +21,7 @@ from lakelog.index.ports import IndexedTopic, StreamIndex, StreamRange, StreamVi
 from lakelog.model.failures import OutcomeUnknown, Unavailable
 from lakelog.pipeline.files.run_task import InlineEngine
 from lakelog.pipeline.options import PipelineOptions
-from lakelog.pipeline.report import RoundReport
+from lakelog.pipeline.round_report import RoundReport
 from lakelog.pipeline.rounds import Pipeline
 from lakelog.server.pipeline_index import BrokerIndex
 from lakelog.testing.faulty import Faults, FaultyMetadataStore, FaultyObjectStore, Link

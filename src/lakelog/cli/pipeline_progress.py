@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 import click
 
 from lakelog.pipeline.files.file_task import Task, input_bytes, topic_label
-from lakelog.pipeline.report import Obstacle, RoundReport, TopicReport
-from lakelog.pipeline.watched import Watcher
+from lakelog.pipeline.ports import EngineObserver
+from lakelog.pipeline.round_report import Obstacle, RoundReport, TopicReport
 from lakelog.telemetry import event
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ MEGABYTE: Final = 1_000_000
 log = logging.getLogger("lakelog.pipeline")
 
 
-class Display(Watcher, Protocol):
+class Display(EngineObserver, Protocol):
     """Who shows what happens."""
 
     def starting(self, where: str) -> contextlib.AbstractContextManager[None]:

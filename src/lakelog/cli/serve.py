@@ -144,11 +144,11 @@ def _run(given: Mapping[str, Any], *, friendly: bool) -> None:
 async def _pipeline_beside(options: Options, given: Mapping[str, Any], http: Address) -> None:
     """Keep a pipeline running for the broker with that HTTP port."""
     from lakelog.cli.pipeline import check_pipeline, command_beside  # noqa: PLC0415 - the broker first
-    from lakelog.pipeline.child_process import run_beside  # noqa: PLC0415 - as above
+    from lakelog.pipeline.child_process import keep_child_running  # noqa: PLC0415 - as above
 
     shown = Address("127.0.0.1", http.port) if http.is_every_interface() else http
     command = command_beside(given, f"http://{shown}")
-    await run_beside(command, partial(check_pipeline, options), SystemClock())
+    await keep_child_running(command, partial(check_pipeline, options), SystemClock())
 
 
 def flags_of(given: Mapping[str, Any], flags: Mapping[str, str] = FLAGS) -> dict[str, Raw]:

@@ -23,7 +23,7 @@ log = logging.getLogger("lakelog.pipeline")
 
 
 @dataclass(frozen=True, slots=True)
-class BesideOptions:
+class ChildOptions:
     """How patient we are with the child."""
 
     pause_s: float = 1.0
@@ -35,17 +35,17 @@ class BesideOptions:
     """How long it may take to end before it is killed."""
 
 
-async def run_beside(
+async def keep_child_running(
     command: Sequence[str],
     check: Callable[[], None],
     clock: Clock,
-    options: BesideOptions | None = None,
+    options: ChildOptions | None = None,
 ) -> None:
     """Keep the child running until this is cancelled; `check` raises `Refused` when it cannot.
 
     `check` may block for a moment, so it runs on a thread.
     """
-    options = options or BesideOptions()
+    options = options or ChildOptions()
     try:
         await asyncio.get_running_loop().run_in_executor(None, check)
     except Refused as reason:
@@ -66,7 +66,7 @@ async def run_beside(
         pause_s = min(pause_s * 2, options.pause_s_max)
 
 
-async def _run_once(command: Sequence[str], options: BesideOptions) -> int:
+async def _run_once(command: Sequence[str], options: ChildOptions) -> int:
     child = await asyncio.create_subprocess_exec(
         *command,
         stdin=asyncio.subprocess.PIPE,

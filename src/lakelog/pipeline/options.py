@@ -1,7 +1,15 @@
-"""The limits of the pipeline, each with its unit."""
+"""The limits of the pipeline, each with its unit, and waits that keep to one.
 
+What the end of a wait means depends on what was asked: a question was not answered (`reading`), a
+change may have happened (`writing`). Who waits for many at once leaves none behind (`together`).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Coroutine, Iterable
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
+from lakelog.model.failures import Failure, OutcomeUnknown, Unavailable
 from lakelog.pipeline.planning.small_files import RewriteOptions
 from lakelog.pipeline.planning.wal_ranges import PlanOptions
 
@@ -73,3 +81,37 @@ class PipelineOptions:
         """How long a stream that failed so often in a row waits before the next try."""
         assert failures > 0, failures
         return min(self.retry_ms << min(failures - 1, 40), self.retry_ms_max)
+
+
+T = TypeVar("T")
+
+
+async def reading(work: Awaitable[T], *, limit_s: float) -> T:
+    """The answer to a question; `Unavailable` when it does not come in time."""
+    try:
+        async with asyncio.timeout(limit_s):
+            return await work
+    except TimeoutError:
+        raise Unavailable(f"no answer within {limit_s:g} s") from None
+
+
+async def writing(work: Awaitable[T], *, limit_s: float) -> T:
+    """The reply to a change; `OutcomeUnknown` when it does not come in time."""
+    try:
+        async with asyncio.timeout(limit_s):
+            return await work
+    except TimeoutError:
+        raise OutcomeUnknown(f"no reply within {limit_s:g} s") from None
+
+
+async def together(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """All results, in order; the first failure ends the others and is raised as it is."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            running = [group.create_task(work) for work in works]
+    except BaseExceptionGroup as errors:
+        failures, others = errors.split(Failure)
+        if others is not None or failures is None:
+            raise
+        raise failures.exceptions[0] from None
+    return [one.result() for one in running]

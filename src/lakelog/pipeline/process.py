@@ -45,15 +45,13 @@ from lakelog.pipeline.maintenance.retention import (
 from lakelog.pipeline.options import PipelineOptions
 from lakelog.pipeline.planning.small_files import FILES_MIN, RewriteOptions
 from lakelog.pipeline.planning.wal_ranges import PlanOptions
+from lakelog.pipeline.ports import CutOffIndex, EngineObserver, InstrumentedEngine
 from lakelog.pipeline.remote_index import RemoteIndex
-from lakelog.pipeline.report import RoundReport
+from lakelog.pipeline.round_report import RoundReport, Totals
 from lakelog.pipeline.rounds import Pipeline
 from lakelog.pipeline.spark.engine import SparkEngine
 from lakelog.pipeline.spark.key_scan import SparkScanner
 from lakelog.pipeline.spark.settings import SparkOptions, check_reach
-from lakelog.pipeline.totals import Totals
-from lakelog.pipeline.until_now import UntilNow
-from lakelog.pipeline.watched import WatchedEngine, Watcher
 from lakelog.telemetry import event
 from lakelog.topics.cluster import ClusterRecord
 from lakelog.topics.pipeline_access import pipeline_token
@@ -61,12 +59,12 @@ from lakelog.topics.pipeline_access import pipeline_token
 FRUITLESS_MAX: Final = 3
 """So many rounds in a row that bring no task to its end, and catching up gives up."""
 
-Heard = Callable[[RoundReport], None]
+OnReport = Callable[[RoundReport], None]
 log = logging.getLogger("lakelog.pipeline")
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningPipeline:
     """A pipeline that can make rounds."""
 
     pipeline: Pipeline
@@ -121,8 +119,8 @@ def check_stores(options: Options) -> None:
 
 @contextlib.asynccontextmanager
 async def open_pipeline(
-    options: Options, watcher: Watcher, *, until_now: bool
-) -> AsyncIterator[Running]:
+    options: Options, watcher: EngineObserver, *, until_now: bool
+) -> AsyncIterator[RunningPipeline]:
     """Everything that a pipeline needs, opened; raises `Refused`, `Unavailable` and `Corrupt`."""
     check_stores(options)
     clock, entropy = SystemClock(), SystemEntropy()
@@ -145,14 +143,14 @@ async def open_pipeline(
         spark = spark_options(options)
         engine = await SparkEngine.open(spark, _workers_url(options), options.objects.options)
         stack.push_async_callback(engine.close)
-        seen: LogIndex = UntilNow(index) if until_now else index
+        seen: LogIndex = CutOffIndex(index) if until_now else index
         namespace = options.tables.namespace
         pipeline = Pipeline(
             meta,
             objects,
             seen,
             tables,
-            WatchedEngine(engine, watcher),
+            InstrumentedEngine(engine, watcher),
             clock=clock,
             entropy=entropy,
             options=compaction_options(options, domains=cluster.domains),
@@ -167,10 +165,10 @@ async def open_pipeline(
         histories = HistoryRetention(SnapshotHistory(meta, clock), index, clock, forgetting)
         histories.is_clock_right = partial(_is_clock_right, objects, clock, keeping)
         tidy_s = options.pipeline.tidy_s
-        yield Running(pipeline, engine, retention, histories, sweeper, clock, spark, tidy_s)
+        yield RunningPipeline(pipeline, engine, retention, histories, sweeper, clock, spark, tidy_s)
 
 
-async def run_rounds(running: Running, *, interval_s: float, heard: Heard) -> None:
+async def run_rounds(running: RunningPipeline, *, interval_s: float, heard: OnReport) -> None:
     """Round after round, until this is cancelled or Spark is lost (`Unavailable`)."""
     tasks = Tasks()
     tasks.spawn(_keep_rounding(running, interval_s, heard), name="rounds")
@@ -183,7 +181,7 @@ async def run_rounds(running: Running, *, interval_s: float, heard: Heard) -> No
             await tasks.close()
 
 
-async def catch_up(running: Running, *, heard: Heard) -> Totals:
+async def catch_up(running: RunningPipeline, *, heard: OnReport) -> Totals:
     """Rounds until what was there at the beginning is compacted, or nothing more can be."""
     totals = Totals()
     fruitless = 0
@@ -198,7 +196,7 @@ async def catch_up(running: Running, *, heard: Heard) -> Totals:
     return totals
 
 
-async def _round(running: Running, heard: Heard) -> RoundReport:
+async def _round(running: RunningPipeline, heard: OnReport) -> RoundReport:
     report = await running.pipeline.round()
     heard(report)
     if running.engine.loss is not None:
@@ -206,7 +204,7 @@ async def _round(running: Running, heard: Heard) -> RoundReport:
     return report
 
 
-async def _keep_rounding(running: Running, interval_s: float, heard: Heard) -> None:
+async def _keep_rounding(running: RunningPipeline, interval_s: float, heard: OnReport) -> None:
     while True:
         began_s = running.clock.monotonic_s()
         await _round(running, heard)
@@ -214,7 +212,7 @@ async def _keep_rounding(running: Running, interval_s: float, heard: Heard) -> N
         await asyncio.sleep(max(0.0, left_s))
 
 
-async def _keep_warm(running: Running) -> None:
+async def _keep_warm(running: RunningPipeline) -> None:
     """Load what workers need before the first task does, and do not let them be ended."""
     work = running.engine.warm
     while True:
@@ -228,7 +226,7 @@ async def _keep_warm(running: Running) -> None:
         await asyncio.sleep(running.spark.probe_s)
 
 
-async def _keep_tidy(running: Running) -> None:
+async def _keep_tidy(running: RunningPipeline) -> None:
     while True:
         await asyncio.sleep(running.tidy_s)
         try:

@@ -4,13 +4,13 @@ from dataclasses import dataclass, field
 
 from lakelog.clock import Clock
 from lakelog.index.ports import IndexedTopic
-from lakelog.pipeline.report import Obstacle, RoundReport, TopicReport
+from lakelog.pipeline.round_report import Obstacle, RoundReport, TopicReport
 from lakelog.pipeline.saga.task_record import TaskRecord, TaskState, is_open
 from lakelog.pipeline.saga.values import TaskTarget
 
 
 @dataclass(slots=True)
-class TopicTally:
+class TopicCounters:
     """One topic's figures so far."""
 
     has_table: bool = False
@@ -28,7 +28,7 @@ class TopicTally:
     obstacles: list[Obstacle] = field(default_factory=list)
 
 
-class Tally:
+class RoundCounters:
     """The figures of one round."""
 
     def __init__(self, clock: Clock) -> None:
@@ -39,12 +39,12 @@ class Tally:
         self.scans = 0
         self._clock = clock
         self._began_s = clock.monotonic_s()
-        self._topics: dict[str, TopicTally] = {}
+        self._topics: dict[str, TopicCounters] = {}
         self._obstacles: list[Obstacle] = []
 
-    def topic(self, name: str) -> TopicTally:
+    def topic(self, name: str) -> TopicCounters:
         """The topic's figures, to count on."""
-        return self._topics.setdefault(name, TopicTally())
+        return self._topics.setdefault(name, TopicCounters())
 
     def begin(self, topic: IndexedTopic) -> None:
         """A topic is there."""
@@ -93,7 +93,7 @@ class Tally:
         )
 
 
-def _report(name: str, topic: TopicTally) -> TopicReport:
+def _report(name: str, topic: TopicCounters) -> TopicReport:
     return TopicReport(
         topic=name,
         has_table=topic.has_table,

@@ -27,12 +27,12 @@ from lakelog.pipeline.files.file_jobs import FileJobs
 from lakelog.pipeline.files.file_writes import EngineJob, jobs_of
 from lakelog.pipeline.maintenance.key_scan import Scanner
 from lakelog.pipeline.maintenance.scheduler import MaintenanceScheduler, ReplacementSpec
-from lakelog.pipeline.options import PipelineOptions
+from lakelog.pipeline.options import PipelineOptions, together
 from lakelog.pipeline.planning.backfill import BackfillCandidates
 from lakelog.pipeline.planning.planner import Planner
-from lakelog.pipeline.ports import Effects, Engine
-from lakelog.pipeline.report import RoundReport
-from lakelog.pipeline.round_counters import Tally
+from lakelog.pipeline.ports import Effects, LimitedPorts, TaskEngine
+from lakelog.pipeline.round_counters import RoundCounters
+from lakelog.pipeline.round_report import RoundReport
 from lakelog.pipeline.saga.executor import TaskExecutor
 from lakelog.pipeline.saga.observe import LeasedTask
 from lakelog.pipeline.saga.record_store import RecordStore, StoredRecord, StoredRecords
@@ -46,9 +46,7 @@ from lakelog.pipeline.saga.task_record import (
     is_open,
     renew,
 )
-from lakelog.pipeline.shop import Shop
-from lakelog.pipeline.table_lifecycle import Shelf
-from lakelog.pipeline.waits import together
+from lakelog.pipeline.table_lifecycle import TableLifecycle
 
 HOLDER_BYTES = 16
 """The chance in a holder's name: no other pipeline ever has it."""
@@ -63,7 +61,7 @@ class Pipeline:
         objects: ObjectStore,
         index: LogIndex,
         tables: Tables,
-        engine: Engine,
+        engine: TaskEngine,
         *,
         clock: Clock,
         entropy: Entropy,
@@ -76,8 +74,8 @@ class Pipeline:
         self._engine = engine
         self._entropy = entropy
         records = RecordStore(meta, puts_max=options.puts_max, limit_s=options.records_s)
-        self._shop = Shop(records, index, tables, clock, options, effects or Effects())
-        self._shelf = Shelf(self._shop)
+        self._shop = LimitedPorts(records, index, tables, clock, options, effects or Effects())
+        self._shelf = TableLifecycle(self._shop)
         self._lacking = BackfillCandidates()
         self._upkeep = MaintenanceScheduler(self._shop, scanner, objects, self._lacking)
         self._one_at_a_time = asyncio.Lock()
@@ -85,7 +83,7 @@ class Pipeline:
     async def round(self) -> RoundReport:
         """One round; it raises for bugs alone."""
         async with self._one_at_a_time:
-            tally = Tally(self._shop.clock)
+            tally = RoundCounters(self._shop.clock)
             parts = _Parts(
                 self._shelf,
                 Planner(self._shop, self._shelf, self._objects, tally, self._lacking),
@@ -140,7 +138,7 @@ class Pipeline:
 class _Parts:
     """Who does what in a round."""
 
-    shelf: Shelf
+    shelf: TableLifecycle
     planner: Planner
     upkeep: MaintenanceScheduler
     desk: FileJobs
@@ -149,7 +147,9 @@ class _Parts:
 class _Round:
     """One round."""
 
-    def __init__(self, shop: Shop, parts: _Parts, tally: Tally, *, holder: str) -> None:
+    def __init__(
+        self, shop: LimitedPorts, parts: _Parts, tally: RoundCounters, *, holder: str
+    ) -> None:
         self._shop = shop
         self._shelf = parts.shelf
         self._planner = parts.planner

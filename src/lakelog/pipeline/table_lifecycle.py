@@ -12,21 +12,21 @@ from lakelog.catalog.port import CLUSTER_ID_PROPERTY, TableName, Tables
 from lakelog.catalog.port import TableView as CatalogView
 from lakelog.index.ports import IndexedTopic
 from lakelog.model.failures import Failure, Refused
-from lakelog.pipeline.round_counters import Tally
+from lakelog.pipeline.ports import LimitedPorts
+from lakelog.pipeline.round_counters import RoundCounters
 from lakelog.pipeline.saga.table_view import definition_of, topic_of
-from lakelog.pipeline.shop import Shop
 
 
-class Shelf:
+class TableLifecycle:
     """The tables of all topics of a cluster."""
 
-    def __init__(self, shop: Shop) -> None:
+    def __init__(self, shop: LimitedPorts) -> None:
         self._shop = shop
         self._cluster_id = ""
         self._strange: set[TableName] = set()
         """Tables of others in our namespace: they are looked at once."""
 
-    async def names(self, tally: Tally) -> set[TableName] | None:
+    async def names(self, tally: RoundCounters) -> set[TableName] | None:
         """The tables there are; None when the catalog cannot be asked, which is reported."""
         namespace = self._shop.options.namespace
         self._shop.has_catalog = True
@@ -38,7 +38,7 @@ class Shelf:
             return None
 
     async def keep(
-        self, names: set[TableName], topics: Sequence[IndexedTopic], tally: Tally
+        self, names: set[TableName], topics: Sequence[IndexedTopic], tally: RoundCounters
     ) -> None:
         """Make tables that are missing and forget those of no topic, seen before `topics` were."""
         wanted = {self._shop.table_name(one.name): one for one in topics}
@@ -85,7 +85,7 @@ class Shelf:
         await self._shop.change_table(drop)
         return True
 
-    async def _kept(self, work: Awaitable[object], topic: str, tally: Tally) -> None:
+    async def _kept(self, work: Awaitable[object], topic: str, tally: RoundCounters) -> None:
         try:
             await work
         except Failure as error:

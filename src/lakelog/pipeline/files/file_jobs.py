@@ -21,14 +21,13 @@ from lakelog.pipeline.files.file_task import (
     Task,
 )
 from lakelog.pipeline.files.file_writes import ATTEMPT_BYTES, EngineJob, FileWrite, fact_of, task_of
-from lakelog.pipeline.ports import Engine
-from lakelog.pipeline.round_counters import Tally
+from lakelog.pipeline.options import reading, together
+from lakelog.pipeline.ports import LimitedPorts, TaskEngine
+from lakelog.pipeline.round_counters import RoundCounters
 from lakelog.pipeline.saga.observe import LeasedTask, observe_index
 from lakelog.pipeline.saga.steps import WriteFile, next_step
 from lakelog.pipeline.saga.task_record import TaskRecord, renew
 from lakelog.pipeline.saga.values import TaskTarget
-from lakelog.pipeline.shop import Shop
-from lakelog.pipeline.waits import reading, together
 from lakelog.telemetry import event
 
 _log = logging.getLogger("lakelog.compaction")
@@ -40,7 +39,9 @@ RENEWALS_PER_LEASE = 3
 class FileJobs:
     """The files that one round has written."""
 
-    def __init__(self, shop: Shop, engine: Engine, entropy: Entropy, tally: Tally) -> None:
+    def __init__(
+        self, shop: LimitedPorts, engine: TaskEngine, entropy: Entropy, tally: RoundCounters
+    ) -> None:
         self._shop = shop
         self._engine = engine
         self._entropy = entropy

@@ -21,7 +21,7 @@ from lakelog.pipeline.files.file_task import (
 )
 from lakelog.pipeline.maintenance.key_scan import ScanAnswer, scan
 from lakelog.pipeline.maintenance.log_compaction import CleaningPlan
-from lakelog.pipeline.waits import together
+from lakelog.pipeline.options import together
 
 
 async def run_task(

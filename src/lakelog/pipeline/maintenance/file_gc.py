@@ -51,9 +51,9 @@ from lakelog.pipeline.maintenance.gc_rules import (
     suspects_after,
     unrecorded,
 )
+from lakelog.pipeline.options import reading, writing
 from lakelog.pipeline.saga.record_store import RecordStore
 from lakelog.pipeline.saga.task_record import TASKS
-from lakelog.pipeline.waits import reading, writing
 from lakelog.streams.columns import Int64s
 from lakelog.telemetry import event
 

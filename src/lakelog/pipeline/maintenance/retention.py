@@ -37,7 +37,7 @@ from lakelog.log.options import CLOCK_HINT
 from lakelog.log.parquet_source import read_end
 from lakelog.model.failures import Failure
 from lakelog.objects.port import ObjectStore
-from lakelog.pipeline.waits import reading, writing
+from lakelog.pipeline.options import reading, writing
 from lakelog.records.table_file import TableFile
 from lakelog.telemetry import event
 

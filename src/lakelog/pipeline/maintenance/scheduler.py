@@ -40,11 +40,13 @@ from lakelog.pipeline.maintenance.log_compaction import (
     groups_of,
     plan_pass,
 )
+from lakelog.pipeline.options import reading, together
 from lakelog.pipeline.planning.backfill import BackfillCandidates, ends_in_segment
 from lakelog.pipeline.planning.planner import TaskSpec
 from lakelog.pipeline.planning.small_files import plan_rewrite, replacement
 from lakelog.pipeline.planning.wal_ranges import Problem
-from lakelog.pipeline.round_counters import Tally
+from lakelog.pipeline.ports import LimitedPorts
+from lakelog.pipeline.round_counters import RoundCounters
 from lakelog.pipeline.saga.record_store import StoredRecord, StoredRecords
 from lakelog.pipeline.saga.task_record import (
     LeaseId,
@@ -56,8 +58,6 @@ from lakelog.pipeline.saga.task_record import (
     with_quarantine,
 )
 from lakelog.pipeline.saga.values import PlannedTask, StreamName, TaskTarget
-from lakelog.pipeline.shop import Shop
-from lakelog.pipeline.waits import reading, together
 from lakelog.streams.objects import FileKind
 from lakelog.telemetry import event
 
@@ -108,7 +108,11 @@ class MaintenanceScheduler:
     """The upkeep of all tables by one pipeline."""
 
     def __init__(
-        self, shop: Shop, scanner: Scanner | None, objects: ObjectStore, lacking: BackfillCandidates
+        self,
+        shop: LimitedPorts,
+        scanner: Scanner | None,
+        objects: ObjectStore,
+        lacking: BackfillCandidates,
     ) -> None:
         self._shop = shop
         self._scanner = scanner
@@ -138,7 +142,7 @@ class MaintenanceScheduler:
         await self._tasks.close()
 
     async def plan(
-        self, topics: Sequence[IndexedTopic], records: StoredRecords, tally: Tally
+        self, topics: Sequence[IndexedTopic], records: StoredRecords, tally: RoundCounters
     ) -> list[ReplacementSpec]:
         """What to begin; `records` were read before this was called."""
         self._collect(tally)
@@ -178,7 +182,9 @@ class MaintenanceScheduler:
                     found[stream] = _Idle(name, topic, stored)
         return found
 
-    async def _rewrites(self, idle: Mapping[int, _Idle], tally: Tally) -> list[ReplacementSpec]:
+    async def _rewrites(
+        self, idle: Mapping[int, _Idle], tally: RoundCounters
+    ) -> list[ReplacementSpec]:
         """Small files that become one, where no pass is under way."""
         free = [stream for stream in idle if stream not in self._passes]
         indexes = await self._shop.columns([one for one in free if one not in self._scanning])
@@ -195,7 +201,7 @@ class MaintenanceScheduler:
         return [one for one in await together(wanted) if one is not None]
 
     async def _replacing(
-        self, one: _Idle, place: StreamRange, group: CleaningGroup | None, tally: Tally
+        self, one: _Idle, place: StreamRange, group: CleaningGroup | None, tally: RoundCounters
     ) -> ReplacementSpec | None:
         """The task for the entries of a range; of a group, if they are still those scanned."""
         name = one.name
@@ -221,7 +227,9 @@ class MaintenanceScheduler:
             return None
         return _begin(planned, one, group)
 
-    async def _next_groups(self, idle: Mapping[int, _Idle], tally: Tally) -> list[ReplacementSpec]:
+    async def _next_groups(
+        self, idle: Mapping[int, _Idle], tally: RoundCounters
+    ) -> list[ReplacementSpec]:
         """The next group of every pass, and the end of those that have none left."""
         works = [
             self._next_group(idle[stream], current, tally)
@@ -234,7 +242,9 @@ class MaintenanceScheduler:
                 del self._passes[stream]
         return [one for one in await together(works) if one is not None]
 
-    async def _next_group(self, one: _Idle, current: _Pass, tally: Tally) -> ReplacementSpec | None:
+    async def _next_group(
+        self, one: _Idle, current: _Pass, tally: RoundCounters
+    ) -> ReplacementSpec | None:
         stream, record = one.name.stream, one.stored.record
         if current.begun is not None:
             ended = record.state is TaskState.WAL_GC_READY and lease_of(record) == current.begun
@@ -255,7 +265,7 @@ class MaintenanceScheduler:
             del self._passes[stream]
         return found
 
-    async def _mark_clean(self, one: _Idle, current: _Pass, tally: Tally) -> None:
+    async def _mark_clean(self, one: _Idle, current: _Pass, tally: RoundCounters) -> None:
         """Every group was replaced: say how far the stream is clean."""
         now_ms = await self._agreed_now_ms()
         if now_ms is None:
@@ -350,7 +360,7 @@ class MaintenanceScheduler:
             except (Conflict, OutcomeUnknown):
                 continue  # the next scan finds it again
 
-    def _collect(self, tally: Tally) -> None:
+    def _collect(self, tally: RoundCounters) -> None:
         scanned, self._scanned = self._scanned, _Scanned()
         self._passes |= scanned.passes
         self._damaged |= scanned.damaged

@@ -19,6 +19,7 @@ from lakelog.index.ports import IndexedTopic, StreamColumns, StreamIndex, Stream
 from lakelog.log.parquet_source import read_end
 from lakelog.model.failures import Corrupt, Failure, NotFound
 from lakelog.objects.port import ObjectStore
+from lakelog.pipeline.options import reading, together
 from lakelog.pipeline.planning.backfill import BackfillCandidates, plan_backfill
 from lakelog.pipeline.planning.wal_ranges import (
     NothingDue,
@@ -30,20 +31,19 @@ from lakelog.pipeline.planning.wal_ranges import (
     plan_present,
     plan_stream,
 )
-from lakelog.pipeline.round_counters import Tally
+from lakelog.pipeline.ports import LimitedPorts
+from lakelog.pipeline.round_counters import RoundCounters
 from lakelog.pipeline.saga.record_store import StoredRecord, StoredRecords
 from lakelog.pipeline.saga.task_record import is_open
 from lakelog.pipeline.saga.values import DataFile, PlannedTask, StreamName, TaskTarget
-from lakelog.pipeline.shop import Shop
-from lakelog.pipeline.table_lifecycle import Shelf
-from lakelog.pipeline.waits import reading, together
+from lakelog.pipeline.table_lifecycle import TableLifecycle
 from lakelog.records.table_facts import TableFileOrigin
 from lakelog.records.table_file import TableFile
 from lakelog.streams.objects import FileKind, FileName
 
 
 async def file_ahead(
-    shop: Shop, objects: ObjectStore, name: StreamName, ahead: TableAhead
+    shop: LimitedPorts, objects: ObjectStore, name: StreamName, ahead: TableAhead
 ) -> DataFile | None:
     """The table's file for the first offset that it is ahead by; None when it names none there."""
     table = shop.table_name(name.topic)
@@ -103,10 +103,10 @@ class Planner:
 
     def __init__(
         self,
-        shop: Shop,
-        shelf: Shelf,
+        shop: LimitedPorts,
+        shelf: TableLifecycle,
         objects: ObjectStore,
-        tally: Tally,
+        tally: RoundCounters,
         lacking: BackfillCandidates,
     ) -> None:
         self._shop = shop

@@ -19,7 +19,8 @@ from lakelog.catalog.port import (
 )
 from lakelog.catalog.port import TableView as CatalogView
 from lakelog.model.failures import Conflict, Failure, OutcomeUnknown
-from lakelog.pipeline.round_counters import Tally
+from lakelog.pipeline.ports import LimitedPorts
+from lakelog.pipeline.round_counters import RoundCounters
 from lakelog.pipeline.saga.observe import LeasedTask, ObservedTask, observe
 from lakelog.pipeline.saga.steps import (
     AppendSwap,
@@ -38,7 +39,6 @@ from lakelog.pipeline.saga.steps import (
 )
 from lakelog.pipeline.saga.task_record import is_open, renew
 from lakelog.pipeline.saga.values import DataFile, TableMoved, TaskTarget
-from lakelog.pipeline.shop import Shop
 from lakelog.records.table_facts import ColumnFacts
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class _Done(Generic[T]):
 class TaskExecutor:
     """Takes held tasks on, in one round."""
 
-    def __init__(self, shop: Shop, tally: Tally) -> None:
+    def __init__(self, shop: LimitedPorts, tally: RoundCounters) -> None:
         self._shop = shop
         self._tally = tally
 

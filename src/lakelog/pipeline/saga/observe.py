@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from lakelog.catalog.port import TableView as CatalogView
 from lakelog.index.ports import StreamRange
+from lakelog.pipeline.options import together
+from lakelog.pipeline.ports import LimitedPorts
 from lakelog.pipeline.saga.record_store import StoredRecord, StoredRecords
 from lakelog.pipeline.saga.steps import Observation
 from lakelog.pipeline.saga.table_view import partition_view
 from lakelog.pipeline.saga.task_record import LeaseId, TaskRecord, TaskState, lease_of
 from lakelog.pipeline.saga.values import Fact, TaskTarget
-from lakelog.pipeline.shop import Shop
-from lakelog.pipeline.waits import together
 
 
 class LeasedTask:
@@ -56,7 +56,9 @@ class ObservedTask:
     """Of the record's key; 0 when there is none."""
 
 
-async def observe(shop: Shop, topic: str, holdings: Sequence[LeasedTask]) -> list[ObservedTask]:
+async def observe(
+    shop: LimitedPorts, topic: str, holdings: Sequence[LeasedTask]
+) -> list[ObservedTask]:
     """Look at tasks of one topic."""
     wants_table = any(_needs_table(one.record) for one in holdings)
     while True:
@@ -69,7 +71,7 @@ async def observe(shop: Shop, topic: str, holdings: Sequence[LeasedTask]) -> lis
 
 
 async def _files(
-    shop: Shop, topic: str, holdings: Sequence[LeasedTask]
+    shop: LimitedPorts, topic: str, holdings: Sequence[LeasedTask]
 ) -> dict[int, tuple[str, ...]]:
     """The table's files in the range of each replacing task: they, not the vector, decide."""
     found: dict[int, tuple[str, ...]] = {}
@@ -91,7 +93,7 @@ async def _files(
 
 
 async def observe_index(
-    shop: Shop,
+    shop: LimitedPorts,
     holdings: Sequence[LeasedTask],
     table: CatalogView | None = None,
     files: Mapping[int, tuple[str, ...]] | None = None,

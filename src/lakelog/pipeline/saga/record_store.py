@@ -11,6 +11,7 @@ from typing import Final
 
 from lakelog.meta.port import KeyValue, MetadataStore
 from lakelog.model.failures import Corrupt, Refused
+from lakelog.pipeline.options import reading, together, writing
 from lakelog.pipeline.saga.task_record import (
     TASKS,
     TaskRecord,
@@ -18,7 +19,6 @@ from lakelog.pipeline.saga.task_record import (
     encode_record,
     task_key,
 )
-from lakelog.pipeline.waits import reading, together, writing
 
 GETS_MIN: Final = 16
 """So few records are read one by one, however many there are."""
