@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-PIPELINE = ("tests/pipeline/test_spark_",)
+PIPELINE = ("tests/pipeline/spark/",)
 SPARK = (
     "tests/spark/",
     *PIPELINE,
@@ -24,7 +24,7 @@ SECURED_KAFKA = ("tests/client/test_secured_kafka", "tests/discovery/test_integr
 LONGEST_FIRST = (
     *SPARK,
     *SECURED_KAFKA,
-    "tests/compaction/",
+    "tests/pipeline/",
     "tests/catalog/",
     "tests/cli/",
     "tests/sim/",

@@ -52,7 +52,7 @@ AREAS = {
     "tests of the core": "domain streams groups wal wire records meta objects conformance golden",
     "tests of the broker": "broker coordinator topics log server http config testing",
     "tests of clients": "client discovery cli bench compat docs",
-    "tests of tables": "catalog compaction pipeline lake reading tables spark examples",
+    "tests of tables": "catalog pipeline lake reading tables spark examples",
     "tests of the whole": "sim tidy",
 }
 """Folders of `tests/` by step, so that a run that was interrupted need not begin anew."""
@@ -75,7 +75,7 @@ DEEP = Size(seeds=2000, inputs=1_000_000, pairs_parts=1, records=10_000_000)
 
 def steps(size: Size) -> list[Step]:
     """All steps, the most likely to fail first."""
-    matrix = ("tests.compaction.crash_matrix", "--pairs", "--part", f"0/{size.pairs_parts}")
+    matrix = ("tests.pipeline.saga.crash_matrix", "--pairs", "--part", f"0/{size.pairs_parts}")
     return [
         *(
             Step(name, "every test with all examples", (*PYTEST, *folders_of(area)))
@@ -84,7 +84,7 @@ def steps(size: Size) -> list[Step]:
         _module("mutants", "planted bugs are caught", "tests.mutants"),
         _module("simulation", f"{size.seeds} seeds", "tests.sim", "--seeds", f"{size.seeds}"),
         _module("fuzz", f"{size.inputs} inputs", "tests.fuzz", "--inputs", f"{size.inputs}"),
-        _module("saga model", "every interleaving", "tests.compaction.saga_model"),
+        _module("saga model", "every interleaving", "tests.pipeline.saga.saga_model"),
         _module("crash matrix", f"pairs of failures, 1/{size.pairs_parts}", *matrix),
         _module("kill -9", "nothing acknowledged is lost", "tests.compat.crash"),
         _module("clients", "every producer, every consumer", "tests.compat"),

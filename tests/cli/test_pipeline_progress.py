@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.pipeline.test_totals import BAD, IDLE, TOPIC, round_of
-from tests.pipeline.wal_tasks import Bucket
+from tests.pipeline.files.wal_tasks import Bucket
+from tests.pipeline.test_round_report import BAD, IDLE, TOPIC, round_of
 
 from lakelog.cli.pipeline_progress import (
     Bars,

@@ -76,7 +76,7 @@ LOST_METADATA: tuple[Plant, ...] = (
         "pipeline/maintenance/file_gc.py",
         "        if self._clock.now_ms() < after_ms:\n",
         "        if after_ms < 0:\n",
-        tests=("tests/compaction/test_sweep.py",),
+        tests=("tests/pipeline/maintenance/test_file_gc.py",),
     ),
 )
 

@@ -2,7 +2,7 @@
 
 from tests.mutants.plant import Plant, plant
 
-DELETED = ("tests/compaction/test_deleted_records.py",)
+DELETED = ("tests/pipeline/test_rounds_deleted_records.py",)
 
 ROWS: tuple[Plant, ...] = (
     plant(
@@ -45,7 +45,7 @@ ROWS: tuple[Plant, ...] = (
     ),
 )
 
-OPTIONS = ("tests/pipeline/test_compaction_options.py",)
+OPTIONS = ("tests/pipeline/test_process_options.py",)
 
 SIZES: tuple[Plant, ...] = (
     plant(
@@ -101,7 +101,7 @@ CLOCKS: tuple[Plant, ...] = (
         "pipeline/maintenance/scheduler.py",
         "now_ms = await reading(agreed, limit_s=options.clock_s)",
         "now_ms = await reading(agreed, limit_s=options.clock_s) or self._shop.clock.now_ms()",
-        tests=("tests/compaction/test_upkeep.py",),
+        tests=("tests/pipeline/maintenance/test_scheduler.py",),
     ),
 )
 

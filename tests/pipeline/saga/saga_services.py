@@ -1,0 +1,86 @@
+"""What the services of the saga's world do with a request: index, table, metadata store."""
+
+from dataclasses import replace
+
+from tests.pipeline.saga.saga_world import (
+    LEASE,
+    Append,
+    Cas,
+    Commit,
+    Exchange,
+    Index,
+    Move,
+    Put,
+    Request,
+    Rules,
+    Stored,
+    Table,
+    World,
+    has_rows,
+    key_of,
+    stored,
+)
+
+from lakelog.domain.events import Swap
+
+
+def trimmed(index: Index, offset: int) -> Index:
+    kept = tuple(one for one in index.entries if one.end > offset)
+    return index._replace(log_start=offset, entries=kept)
+
+
+def swapped(rules: Rules, index: Index, swap: Swap) -> Index | None:
+    """The index after the Swap, None when it is refused."""
+    if not index.alive:
+        return None
+    places = rules.swap_fits(index.entries, swap)
+    if places is None:
+        return None
+    made = Stored(swap.file, index.entries[places[0]].start, swap.end)
+    entries = (*index.entries[: places[0]], made, *index.entries[places[-1] + 1 :])
+    return index._replace(entries=entries)
+
+
+def committed(rules: Rules, table: Table, request: Commit | Exchange) -> Table | None:
+    """The table after the commit, None when it is refused."""
+    fits = rules.commit_fits
+    if not (fits(table, request) if fits else request.token == table.token):
+        return None
+    if isinstance(request, Exchange):
+        return exchanged(table, request)
+    files = (*table.files, stored(request.file))
+    return Table(table.token + 1, request.after, files, table.ids | {request.id})
+
+
+def exchanged(table: Table, exchange: Exchange) -> Table | None:
+    """The table with a file in the place of others, None when it lacks one of them."""
+    places = [at for at, one in enumerate(table.files) if key_of(one) in exchange.inputs]
+    if len(places) != len(exchange.inputs):
+        return None
+    file = stored(exchange.file)
+    added = (file,) if has_rows(file) else ()
+    files = (*table.files[: places[0]], *added, *table.files[places[-1] + 1 :])
+    return table._replace(token=table.token + 1, files=files)
+
+
+def land(rules: Rules, world: World, request: Request) -> tuple[World, bool]:
+    """What a request does when it reaches its service, and whether it was accepted."""
+    match request:
+        case Put(file=file):
+            return world._replace(files=world.files | {stored(file)}), True
+        case Cas(version=version, record=record):
+            if rules.checks_versions and version != (world.version if world.record else 0):
+                return world, False
+            if record is not None and record.holder == LEASE.holder:
+                record = replace(record, holder=str(world.version + 1))  # a name of its own
+            return world._replace(record=record, version=world.version + 1), True
+        case Commit() | Exchange():
+            table = committed(rules, world.table, request)
+            return (world, False) if table is None else (world._replace(table=table), True)
+        case Move(token=token):
+            if token != world.table.token:
+                return world, False
+            return world._replace(table=world.table._replace(token=token + 1)), True
+        case Append(swap=swap):
+            index = swapped(rules, world.stream, swap)
+            return (world, False) if index is None else (world._replace(stream=index), True)
