@@ -100,7 +100,7 @@ CLOCKS: tuple[Plant, ...] = (
         "log compaction believes any clock",
         "pipeline/maintenance/scheduler.py",
         "now_ms = await reading(agreed, limit_s=options.clock_s)",
-        "now_ms = await reading(agreed, limit_s=options.clock_s) or self._shop.clock.now_ms()",
+        "now_ms = await reading(agreed, limit_s=options.clock_s) or self._ports.clock.now_ms()",
         tests=("tests/pipeline/maintenance/test_scheduler.py",),
     ),
 )

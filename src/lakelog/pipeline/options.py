@@ -62,7 +62,7 @@ class PipelineOptions:
     table_s: float = 120.0
     """The most that one operation of the catalog may take."""
 
-    looks_max: int = 40
+    observations_max: int = 40
     """How often one round looks at a task; eight are the ordinary course."""
     failures_max: int = 3
     """How often in a row one round repeats a step whose outcome stayed unknown."""
@@ -74,7 +74,7 @@ class PipelineOptions:
         assert self.domains > 0, self
         assert min(self.lease_ms, self.tasks_max, self.input_bytes_max) > 0, self
         assert min(self.job_bytes, self.jobs_max, self.puts_max, self.swaps_max) > 0, self
-        assert min(self.tables_max, self.looks_max, self.failures_max) > 0, self
+        assert min(self.tables_max, self.observations_max, self.failures_max) > 0, self
         assert 0 < self.retry_ms <= self.retry_ms_max, self
 
     def wait_ms(self, failures: int) -> int:

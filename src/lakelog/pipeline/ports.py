@@ -120,9 +120,9 @@ class LimitedPorts:
         if topic_id not in self._field_ids:
             await self.table(topic)
         found = self._field_ids.get(topic_id, FIELD_IDS)  # without a table, files are in no place
-        lacking = sorted(FIELD_IDS.keys() - found.keys())
-        if lacking:
-            raise Refused(f"{topic}: its table has no column {', '.join(lacking)} any more")
+        missing = sorted(FIELD_IDS.keys() - found.keys())
+        if missing:
+            raise Refused(f"{topic}: its table has no column {', '.join(missing)} any more")
         return () if found == FIELD_IDS else tuple(found.items())
 
     def keep(self, topics: Iterable[IndexedTopic]) -> None:
@@ -237,9 +237,9 @@ class EngineObserver(Protocol):
 class InstrumentedEngine:
     """The engine, with a watcher."""
 
-    def __init__(self, engine: TaskEngine, watcher: EngineObserver) -> None:
+    def __init__(self, engine: TaskEngine, observer: EngineObserver) -> None:
         self._engine = engine
-        self._watcher = watcher
+        self._observer = observer
 
     @property
     def slots(self) -> int:
@@ -248,8 +248,8 @@ class InstrumentedEngine:
 
     async def run(self, tasks: Sequence[Task]) -> Sequence[Answer]:
         """The answer to each task, in order."""
-        self._watcher.began(tasks)
+        self._observer.began(tasks)
         try:
             return await self._engine.run(tasks)
         finally:
-            self._watcher.ended(tasks)
+            self._observer.ended(tasks)

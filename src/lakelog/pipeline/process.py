@@ -119,7 +119,7 @@ def check_stores(options: Options) -> None:
 
 @contextlib.asynccontextmanager
 async def open_pipeline(
-    options: Options, watcher: EngineObserver, *, until_now: bool
+    options: Options, observer: EngineObserver, *, until_now: bool
 ) -> AsyncIterator[RunningPipeline]:
     """Everything that a pipeline needs, opened; raises `Refused`, `Unavailable` and `Corrupt`."""
     check_stores(options)
@@ -150,7 +150,7 @@ async def open_pipeline(
             objects,
             seen,
             tables,
-            InstrumentedEngine(engine, watcher),
+            InstrumentedEngine(engine, observer),
             clock=clock,
             entropy=entropy,
             options=compaction_options(options, domains=cluster.domains),

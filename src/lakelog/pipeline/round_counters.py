@@ -54,7 +54,7 @@ class RoundCounters:
         """The round is done with the topic."""
         self.topic(topic).seconds = self._clock.monotonic_s() - self._began_s
 
-    def hinder(self, reason: str, *, topic: str = "", partition: int = -1) -> None:
+    def problem(self, reason: str, *, topic: str = "", partition: int = -1) -> None:
         """Something keeps a topic, one of its partitions, or everything from going on."""
         found = Obstacle(topic, partition, reason)
         kept = self.topic(topic).obstacles if topic else self._obstacles
@@ -77,7 +77,7 @@ class RoundCounters:
             topic.written_bytes += after.file.size_bytes
         topic.ended += not is_open(after)
         if after.failures > before.failures:
-            self.hinder(after.problem, topic=after.topic, partition=after.partition)
+            self.problem(after.problem, topic=after.topic, partition=after.partition)
 
     def report(self) -> RoundReport:
         """The figures as they are now."""

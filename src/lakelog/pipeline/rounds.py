@@ -74,25 +74,27 @@ class Pipeline:
         self._engine = engine
         self._entropy = entropy
         records = RecordStore(meta, puts_max=options.puts_max, limit_s=options.records_s)
-        self._shop = LimitedPorts(records, index, tables, clock, options, effects or Effects())
-        self._shelf = TableLifecycle(self._shop)
-        self._lacking = BackfillCandidates()
-        self._upkeep = MaintenanceScheduler(self._shop, scanner, objects, self._lacking)
+        self._ports = LimitedPorts(records, index, tables, clock, options, effects or Effects())
+        self._table_lifecycle = TableLifecycle(self._ports)
+        self._candidates = BackfillCandidates()
+        self._maintenance = MaintenanceScheduler(self._ports, scanner, objects, self._candidates)
         self._one_at_a_time = asyncio.Lock()
 
     async def round(self) -> RoundReport:
         """One round; it raises for bugs alone."""
         async with self._one_at_a_time:
-            tally = RoundCounters(self._shop.clock)
+            counters = RoundCounters(self._ports.clock)
             parts = _Parts(
-                self._shelf,
-                Planner(self._shop, self._shelf, self._objects, tally, self._lacking),
-                self._upkeep,
-                FileJobs(self._shop, self._engine, self._entropy, tally),
+                self._table_lifecycle,
+                Planner(
+                    self._ports, self._table_lifecycle, self._objects, counters, self._candidates
+                ),
+                self._maintenance,
+                FileJobs(self._ports, self._engine, self._entropy, counters),
             )
-            await _Round(self._shop, parts, tally, holder=self.holder).run()
-            tally.scans = self._upkeep.scans
-            return tally.report()
+            await _Round(self._ports, parts, counters, holder=self.holder).run()
+            counters.scans = self._maintenance.scans
+            return counters.report()
 
     async def drain(self, *, rounds_max: int) -> RoundReport:
         """Rounds until one has nothing to do, or so many; returns the last one's report."""
@@ -107,14 +109,14 @@ class Pipeline:
 
     async def settled(self) -> None:
         """Return when what runs beside the rounds, scans for log compaction, has ended."""
-        await self._upkeep.settled()
+        await self._maintenance.settled()
 
     async def close(self) -> None:
         """End scans, and let go of open tasks, so that another takes them at once."""
         async with self._one_at_a_time:
-            await self._upkeep.close()
+            await self._maintenance.close()
             try:
-                records = await self._shop.records.load_all()
+                records = await self._ports.records.load_all()
             except Failure:
                 return  # the leases run out by themselves
             own = [
@@ -129,7 +131,7 @@ class Pipeline:
     async def _let_go(self, stored: StoredRecord) -> None:
         try:
             record = renew(stored.record, lease_end_ms=0)
-            await self._shop.records.put(record, version=stored.version)
+            await self._ports.records.put(record, version=stored.version)
         except Failure:
             return  # as above
 
@@ -138,66 +140,66 @@ class Pipeline:
 class _Parts:
     """Who does what in a round."""
 
-    shelf: TableLifecycle
+    table_lifecycle: TableLifecycle
     planner: Planner
-    upkeep: MaintenanceScheduler
-    desk: FileJobs
+    maintenance: MaintenanceScheduler
+    file_jobs: FileJobs
 
 
 class _Round:
     """One round."""
 
     def __init__(
-        self, shop: LimitedPorts, parts: _Parts, tally: RoundCounters, *, holder: str
+        self, ports: LimitedPorts, parts: _Parts, counters: RoundCounters, *, holder: str
     ) -> None:
-        self._shop = shop
-        self._shelf = parts.shelf
+        self._ports = ports
+        self._table_lifecycle = parts.table_lifecycle
         self._planner = parts.planner
-        self._upkeep = parts.upkeep
-        self._desk = parts.desk
-        self._tally = tally
+        self._maintenance = parts.maintenance
+        self._file_jobs = parts.file_jobs
+        self._counters = counters
         self._holder = holder
-        self._driver = TaskExecutor(shop, tally)
+        self._executor = TaskExecutor(ports, counters)
 
     async def run(self) -> None:
         """Look at everything and do what there is to do."""
-        names = await self._shelf.names(self._tally)
+        names = await self._table_lifecycle.names(self._counters)
         try:
-            topics = await self._shop.topics()
-            records = await self._shop.records.load_all()
+            topics = await self._ports.topics()
+            records = await self._ports.records.load_all()
         except Failure as error:
-            self._tally.hinder(f"looking: {type(error).__name__}: {error}")
+            self._counters.problem(f"looking: {type(error).__name__}: {error}")
             return
-        self._shop.keep(topics)
+        self._ports.keep(topics)
         for topic in topics:
-            self._tally.begin(topic)
+            self._counters.begin(topic)
         for key, reason in sorted(records.broken.items()):
-            self._tally.hinder(f"{key}: {reason}")
+            self._counters.problem(f"{key}: {reason}")
         if names is not None:
-            await self._shelf.keep(names, topics, self._tally)
+            await self._table_lifecycle.keep(names, topics, self._counters)
         held = await self._adopt(records)
-        replacing = await self._upkeep.plan(topics, records, self._tally)
-        taken = self._upkeep.marked | {one.beginning.planned.stream for one in replacing}
+        replacing = await self._maintenance.plan(topics, records, self._counters)
+        taken = self._maintenance.marked | {one.beginning.planned.stream for one in replacing}
         beginnings = await self._planner.plan(topics, records, taken=taken)
         held += await self._begin([*replacing, *map(ReplacementSpec, beginnings)])
         for one in held:
-            self._tally.topic(one.record.topic).tasks += 1
+            self._counters.topic(one.record.topic).tasks += 1
         await self._work(held, _leftovers(records, topics), {one.name: one for one in topics})
 
     async def _adopt(self, records: StoredRecords) -> list[LeasedTask]:
         """Our own open tasks, and those that nobody seems to work on."""
-        now_ms = self._shop.clock.now_ms()
+        now_ms = self._ports.clock.now_ms()
         open_ones = [
             one
             for stream, one in records.found.items()
-            if is_open(one.record) and not self._shop.pauses.holds(stream)
+            if is_open(one.record) and not self._ports.pauses.holds(stream)
         ]
         own = [LeasedTask(one) for one in open_ones if one.record.holder == self._holder]
         others = [one for one in open_ones if one.record.holder != self._holder]
         free = [one for one in others if claimable(one.record, now_ms=now_ms)]
         claims = [("claim task", claim(one.record, self._lease()), one.version) for one in free]
         taken = await self._put_all(claims)
-        self._tally.adopted += len(taken)
+        self._counters.adopted += len(taken)
         return own + taken
 
     async def _begin(self, beginnings: Sequence[ReplacementSpec]) -> list[LeasedTask]:
@@ -206,43 +208,43 @@ class _Round:
         for one in beginnings:
             previous, planned = one.beginning.previous, one.beginning.planned
             record = create(None if previous is None else previous.record, planned, lease)
-            if one.kept is not None:
-                self._desk.know(record, one.kept)
-                self._upkeep.begun(one, record)
+            if one.kept_offsets is not None:
+                self._file_jobs.set_kept_offsets(record, one.kept_offsets)
+                self._maintenance.begun(one, record)
             creations.append(("create task", record, 0 if previous is None else previous.version))
         begun = await self._put_all(creations)
-        self._tally.created += len(begun)
+        self._counters.created += len(begun)
         return begun
 
     async def _put_all(self, puts: Iterable[tuple[str, TaskRecord, int]]) -> list[LeasedTask]:
         """Those of these records that became ours for certain."""
         found = await together(self._put(*one) for one in puts)
-        self._tally.attempted += len(found)
+        self._counters.attempted += len(found)
         return [one for one in found if one is not None]
 
     async def _put(self, effect: str, record: TaskRecord, version: int) -> LeasedTask | None:
         try:
-            put = self._shop.records.put
-            now = await self._shop.effects.do(effect, lambda: put(record, version=version))
+            put = self._ports.records.put
+            now = await self._ports.effects.do(effect, lambda: put(record, version=version))
         except Conflict:
             return None  # another was first
         except OutcomeUnknown:
             return await self._found(record)
         except Failure as error:
-            self._tally.hinder(f"{effect}: {type(error).__name__}: {error}", topic=record.topic)
+            self._counters.problem(f"{effect}: {type(error).__name__}: {error}", topic=record.topic)
             return None
         return LeasedTask(StoredRecord(record, now))
 
     async def _found(self, record: TaskRecord) -> LeasedTask | None:
         """The task, if the record is there; where it lands later, the next round finds it."""
         try:
-            stored = (await self._shop.records.load([record.stream])).found.get(record.stream)
+            stored = (await self._ports.records.load([record.stream])).found.get(record.stream)
         except Failure:
             return None
         return LeasedTask(stored) if stored is not None and stored.record == record else None
 
     def _lease(self) -> Lease:
-        return Lease(self._holder, self._shop.clock.now_ms() + self._shop.options.lease_ms)
+        return Lease(self._holder, self._ports.clock.now_ms() + self._ports.options.lease_ms)
 
     async def _work(
         self,
@@ -254,7 +256,7 @@ class _Round:
         created = [one for one in held if one.record.state is TaskState.CREATED]
         ready = [one for one in held if one.record.state is not TaskState.CREATED]
         async with asyncio.TaskGroup() as group:
-            renewing = group.create_task(self._desk.renew())
+            renewing = group.create_task(self._file_jobs.renew())
             try:
                 async with asyncio.TaskGroup() as works:
                     for some in _by_topic([*ready, *ended]):
@@ -269,33 +271,33 @@ class _Round:
         if not created:
             return
         try:
-            writes = await self._desk.wanted(created)
+            writes = await self._file_jobs.wanted(created)
         except Failure as error:
-            self._tally.hinder(f"looking: {type(error).__name__}: {error}")
+            self._counters.problem(f"looking: {type(error).__name__}: {error}")
             return
-        waiting = {write.holding.stream for write in writes}
+        waiting = {write.leased.stream for write in writes}
         async with asyncio.TaskGroup() as group:
-            for job in jobs_of(writes, job_bytes=self._shop.options.job_bytes):
+            for job in jobs_of(writes, job_bytes=self._ports.options.job_bytes):
                 group.create_task(self._job(job, topics))
             for some in _by_topic([one for one in created if one.stream not in waiting]):
                 group.create_task(self._finish(some))
 
     async def _job(self, job: EngineJob, topics: Mapping[str, IndexedTopic]) -> None:
-        await self._desk.run(job, topics)
+        await self._file_jobs.run(job, topics)
         async with asyncio.TaskGroup() as group:
-            for some in _by_topic([write.holding for write in job.writes]):
+            for some in _by_topic([write.leased for write in job.writes]):
                 group.create_task(self._finish(some))
 
-    async def _finish(self, holdings: Sequence[LeasedTask]) -> None:
-        topic = holdings[0].record.topic
-        await self._driver.finish(topic, holdings)
-        self._tally.done(topic)
+    async def _finish(self, leased_tasks: Sequence[LeasedTask]) -> None:
+        topic = leased_tasks[0].record.topic
+        await self._executor.finish(topic, leased_tasks)
+        self._counters.done(topic)
 
 
-def _by_topic(holdings: Iterable[LeasedTask]) -> list[list[LeasedTask]]:
+def _by_topic(leased_tasks: Iterable[LeasedTask]) -> list[list[LeasedTask]]:
     """The tasks of each topic; one made again under its name is another."""
     found: dict[tuple[str, bytes], list[LeasedTask]] = {}
-    for one in holdings:
+    for one in leased_tasks:
         found.setdefault((one.record.topic, bytes(one.record.topic_id)), []).append(one)
     return list(found.values())
 

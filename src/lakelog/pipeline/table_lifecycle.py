@@ -20,55 +20,55 @@ from lakelog.pipeline.saga.table_view import definition_of, topic_of
 class TableLifecycle:
     """The tables of all topics of a cluster."""
 
-    def __init__(self, shop: LimitedPorts) -> None:
-        self._shop = shop
+    def __init__(self, ports: LimitedPorts) -> None:
+        self._ports = ports
         self._cluster_id = ""
         self._strange: set[TableName] = set()
         """Tables of others in our namespace: they are looked at once."""
 
-    async def names(self, tally: RoundCounters) -> set[TableName] | None:
+    async def names(self, counters: RoundCounters) -> set[TableName] | None:
         """The tables there are; None when the catalog cannot be asked, which is reported."""
-        namespace = self._shop.options.namespace
-        self._shop.has_catalog = True
+        namespace = self._ports.options.namespace
+        self._ports.has_catalog = True
         try:
-            return set(await self._shop.ask_table(lambda tables: tables.names(namespace)))
+            return set(await self._ports.ask_table(lambda tables: tables.names(namespace)))
         except Failure as error:
-            self._shop.has_catalog = False
-            tally.hinder(f"the catalog: {type(error).__name__}: {error}")
+            self._ports.has_catalog = False
+            counters.problem(f"the catalog: {type(error).__name__}: {error}")
             return None
 
     async def keep(
-        self, names: set[TableName], topics: Sequence[IndexedTopic], tally: RoundCounters
+        self, names: set[TableName], topics: Sequence[IndexedTopic], counters: RoundCounters
     ) -> None:
         """Make tables that are missing and forget those of no topic, seen before `topics` were."""
-        wanted = {self._shop.table_name(one.name): one for one in topics}
+        wanted = {self._ports.table_name(one.name): one for one in topics}
         missing = [
             one for name, one in sorted(wanted.items()) if one.has_table and name not in names
         ]
         async with asyncio.TaskGroup() as group:
             for topic in missing:
-                group.create_task(self._kept(self.table_of(topic), topic.name, tally))
+                group.create_task(self._kept(self.table_of(topic), topic.name, counters))
             self._strange &= names
             for name in sorted(names - wanted.keys() - self._strange):
-                group.create_task(self._kept(self._forget(name, topics), name.table, tally))
+                group.create_task(self._kept(self._forget(name, topics), name.table, counters))
 
     async def table_of(self, topic: IndexedTopic) -> CatalogView:
         """The topic's table, made now if there is none; `Refused` when the name is another's."""
-        found = await self._shop.table(topic.name)
+        found = await self._ports.table(topic.name)
         if found is not None and topic_of(found) == topic.topic_id:
             return found
-        if found is not None and not await self._forgotten(found, await self._shop.topics()):
+        if found is not None and not await self._forgotten(found, await self._ports.topics()):
             raise Refused(f"{found.name}: is the table of another topic; choose another namespace")
         definition = definition_of(
             topic.name,
             topic.topic_id,
             cluster_id=await self._cluster(),
-            namespace=self._shop.options.namespace,
+            namespace=self._ports.options.namespace,
         )
-        return await self._shop.change_table(lambda tables: tables.create(definition))
+        return await self._ports.change_table(lambda tables: tables.create(definition))
 
     async def _forget(self, name: TableName, topics: Iterable[IndexedTopic]) -> None:
-        found = await self._shop.ask_table(lambda tables: tables.load(name))
+        found = await self._ports.ask_table(lambda tables: tables.load(name))
         if found is not None and not await self._forgotten(found, topics):
             self._strange.add(name)
 
@@ -82,16 +82,16 @@ class TableLifecycle:
         async def drop(tables: Tables) -> None:
             await tables.drop(table.name, topic_id=topic_id.hex())
 
-        await self._shop.change_table(drop)
+        await self._ports.change_table(drop)
         return True
 
-    async def _kept(self, work: Awaitable[object], topic: str, tally: RoundCounters) -> None:
+    async def _kept(self, work: Awaitable[object], topic: str, counters: RoundCounters) -> None:
         try:
             await work
         except Failure as error:
-            tally.hinder(f"its table: {type(error).__name__}: {error}", topic=topic)
+            counters.problem(f"its table: {type(error).__name__}: {error}", topic=topic)
 
     async def _cluster(self) -> str:
         if not self._cluster_id:
-            self._cluster_id = await self._shop.cluster_id()
+            self._cluster_id = await self._ports.cluster_id()
         return self._cluster_id

@@ -77,7 +77,7 @@ def test_files_are_replaced_by_one(target: TaskTarget, kept: bytes | None) -> No
         ("b", False),
         ("c", True),
     ]
-    assert task.kept == kept
+    assert task.kept_offsets == kept
 
 
 def segment_pieces() -> tuple[StreamEntry, ...]:
@@ -161,7 +161,7 @@ def test_every_write_is_in_one_job_and_no_topic_in_two(
         piece = replace(wal_entry(4, 10), byte_length=size)
         writes.append(FileWrite(LeasedTask(StoredRecord(record, 1)), WriteFile(record, (piece,))))
     jobs = jobs_of(writes, job_bytes=job_bytes)
-    placed = [write.holding.stream for job in jobs for write in job.writes]
+    placed = [write.leased.stream for job in jobs for write in job.writes]
     assert sorted(placed) == list(range(1, len(sizes) + 1))
     topics = [topic for job in jobs for topic in job.topics]
     assert len(topics) == len(set(topics))

@@ -148,7 +148,7 @@ def test_any_rows_survive_and_only_those_that_are_kept(
             kept = {row.offset for row in expected if data.draw(st.booleans())}
             offsets = np.array(sorted(kept), np.int64)
             expected = [row for row in expected if row.offset in kept]
-            task = replace(task, kept=pack_offsets(offsets))
+            task = replace(task, kept_offsets=pack_offsets(offsets))
         result = await done(objects, task)
         assert await consumed(objects, output_of(task, result)) == expected
         assert result.facts.row_count == len(expected)
@@ -160,7 +160,7 @@ def test_a_range_that_loses_all_rows_becomes_a_file_without_rows() -> None:
     async def scenario() -> None:
         objects = MemoryObjectStore(SystemClock())
         piece = await put_file(objects, numbered(0, 1), start=0, end=4)
-        task = replace(rewriting([piece]), kept=pack_offsets(np.zeros(0, np.int64)))
+        task = replace(rewriting([piece]), kept_offsets=pack_offsets(np.zeros(0, np.int64)))
         facts = (await done(objects, task)).facts
         assert (facts.row_count, facts.max_timestamp_ms, facts.row_groups) == (0, -1, ())
         again = TablePiece(task.key, facts.size_bytes, 0, 4, False)
@@ -230,7 +230,7 @@ def test_a_file_that_is_not_what_the_index_says_is_refused() -> None:
             replace(task, topic_id=bytes(16)),
             rewriting([replace(piece, end=3)]),
             rewriting([outside_of_the_table(piece)]),
-            replace(task, kept=pack_offsets(np.array([0, 5], np.int64))),
+            replace(task, kept_offsets=pack_offsets(np.array([0, 5], np.int64))),
         )
         for one in wrong:
             assert (await failure_of(objects, one)).trouble is Trouble.CORRUPT

@@ -84,7 +84,7 @@ async def replaced(
             for one, entry in zip(files_of(entries), entries, strict=True)
         ),
         key=output_key(record, attempt=attempt),
-        kept=packed,
+        kept_offsets=packed,
     )
     answer = await rewrite(world.objects, task)
     assert isinstance(answer, CompactionResult), answer

@@ -135,8 +135,8 @@ class CompactedStream:
             for one in entries
         ]
         key = f"{self.folder}/r{self.numbers}.parquet"
-        kept = None if group is None else group.kept
-        task = replace(rewriting(pieces, start=planned.start), key=key, kept=kept)
+        kept = None if group is None else group.kept_offsets
+        task = replace(rewriting(pieces, start=planned.start), key=key, kept_offsets=kept)
         answer = await rewrite(self.objects, task)
         assert isinstance(answer, CompactionResult), answer
         facts = answer.facts

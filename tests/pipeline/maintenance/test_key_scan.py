@@ -214,6 +214,6 @@ def test_a_tombstone_stays_beside_one_that_goes() -> None:
         assert not isinstance(answer, CompactionFailure)
         (found,) = answer
         assert found.row_count == 3
-        assert unpack_offsets(found.kept).tolist() == [1, 2]
+        assert unpack_offsets(found.kept_offsets).tolist() == [1, 2]
 
     asyncio.run(scenario())

@@ -183,7 +183,7 @@ def test_a_group_says_which_rows_stay_and_whether_it_is_still_there() -> None:
     plan = CleaningPlan(NAME, (file(0), file(1)), 20, 0, 0)
     found = {one.key: one for one in (survivors(0, kept=2), survivors(1, kept=1))}
     (group,) = groups_of(plan, found, bytes_target=1000)
-    assert unpack_offsets(group.kept).tolist() == [0, 1, 10]
+    assert unpack_offsets(group.kept_offsets).tolist() == [0, 1, 10]
     assert group.is_in(StreamView(7, 0, 0, (file(0), file(1), file(2))))
     assert not group.is_in(StreamView(7, 10, 10, (file(1), file(2))))
     other = replace(file(1), name=FileName(FileKind.PARQUET, "other"))

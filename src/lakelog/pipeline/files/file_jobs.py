@@ -40,34 +40,34 @@ class FileJobs:
     """The files that one round has written."""
 
     def __init__(
-        self, shop: LimitedPorts, engine: TaskEngine, entropy: Entropy, tally: RoundCounters
+        self, ports: LimitedPorts, engine: TaskEngine, entropy: Entropy, counters: RoundCounters
     ) -> None:
-        self._shop = shop
+        self._ports = ports
         self._engine = engine
         self._entropy = entropy
-        self._tally = tally
-        self._places = asyncio.Semaphore(shop.options.jobs_max)
+        self._counters = counters
+        self._places = asyncio.Semaphore(ports.options.jobs_max)
         self._leased: dict[int, LeasedTask] = {}
-        self._kept: dict[str, bytes] = {}
+        self._kept_offsets: dict[str, bytes] = {}
 
-    def know(self, record: TaskRecord, kept: bytes) -> None:
+    def set_kept_offsets(self, record: TaskRecord, kept_offsets: bytes) -> None:
         """These are the offsets that a task of log compaction keeps."""
-        self._kept[record.name] = kept
+        self._kept_offsets[record.name] = kept_offsets
 
-    async def wanted(self, holdings: Sequence[LeasedTask]) -> list[FileWrite]:
+    async def wanted(self, leased_tasks: Sequence[LeasedTask]) -> list[FileWrite]:
         """Those of these tasks that need a file; their leases are kept from here on."""
         writes = []
-        for one in await observe_index(self._shop, holdings):
-            step = next_step(one.seen, held=one.holding.held)
+        for one in await observe_index(self._ports, leased_tasks):
+            step = next_step(one.observation, held=one.leased.held)
             if not isinstance(step, WriteFile):
                 continue
-            one.holding.put(step.record, one.version)
-            kept = self._kept.get(step.record.name)
-            if step.record.target is TaskTarget.CLEAN and kept is None:
-                one.holding.given_up = "which rows stay was known to its former holder alone"
+            one.leased.put(step.record, one.version)
+            kept_offsets = self._kept_offsets.get(step.record.name)
+            if step.record.target is TaskTarget.CLEAN and kept_offsets is None:
+                one.leased.given_up = "which rows stay was known to its former holder alone"
                 continue
-            writes.append(FileWrite(one.holding, step, kept))
-            self._leased[one.holding.stream] = one.holding
+            writes.append(FileWrite(one.leased, step, kept_offsets))
+            self._leased[one.leased.stream] = one.leased
         return writes
 
     async def run(self, job: EngineJob, topics: Mapping[str, IndexedTopic]) -> None:
@@ -80,7 +80,7 @@ class FileJobs:
             await self._ask([write for write, _ in asked], [task for _, task in asked])
         finally:
             for write in job.writes:
-                self._leased.pop(write.holding.stream, None)
+                self._leased.pop(write.leased.stream, None)
 
     async def _task(self, write: FileWrite, topics: Mapping[str, IndexedTopic]) -> Task | None:
         """What the engine is asked for; None while the ids of the table's columns are unknown."""
@@ -88,15 +88,15 @@ class FileJobs:
         field_ids: tuple[tuple[str, int], ...] = ()
         try:
             if record.target is not TaskTarget.LOG:
-                field_ids = await self._shop.field_ids(record.topic, record.topic_id)
+                field_ids = await self._ports.field_ids(record.topic, record.topic_id)
         except Failure as error:
             reason = f"its table: {type(error).__name__}: {error}"
-            self._tally.hinder(reason, topic=record.topic, partition=record.partition)
+            self._counters.problem(reason, topic=record.topic, partition=record.partition)
             return None
         return task_of(
             write,
             attempt=self._entropy.token(ATTEMPT_BYTES).hex(),
-            domain=domain_of(write.holding.stream, self._shop.options.domains),
+            domain=domain_of(write.leased.stream, self._ports.options.domains),
             message_bytes_max=_message_bytes_max(topics, write),
             field_ids=field_ids,
         )
@@ -106,47 +106,47 @@ class FileJobs:
             return
         try:
             async with self._places:
-                answers = await self._shop.effects.do(
+                answers = await self._ports.effects.do(
                     "put file",
-                    lambda: reading(self._engine.run(tasks), limit_s=self._shop.options.job_s),
+                    lambda: reading(self._engine.run(tasks), limit_s=self._ports.options.job_s),
                 )
             assert len(answers) == len(tasks), (len(answers), len(tasks))
         except Failure as error:
-            for topic in {write.holding.record.topic: None for write in writes}:
-                self._tally.hinder(f"the engine: {type(error).__name__}: {error}", topic=topic)
+            for topic in {write.leased.record.topic: None for write in writes}:
+                self._counters.problem(f"the engine: {type(error).__name__}: {error}", topic=topic)
         else:
             for write, answer in zip(writes, answers, strict=True):
                 self._take(write, answer)
 
     async def renew(self) -> None:
         """Keep the leases of tasks that wait for their files, until this is cancelled."""
-        every_s = self._shop.options.lease_ms / 1000 / RENEWALS_PER_LEASE
+        every_s = self._ports.options.lease_ms / 1000 / RENEWALS_PER_LEASE
         while True:
             await asyncio.sleep(every_s)
             held = list(self._leased.values())
             await together(self._renewed(one) for one in held)
 
-    async def _renewed(self, holding: LeasedTask) -> None:
-        end_ms = self._shop.clock.now_ms() + self._shop.options.lease_ms
-        record = renew(holding.record, lease_end_ms=end_ms)
+    async def _renewed(self, leased: LeasedTask) -> None:
+        end_ms = self._ports.clock.now_ms() + self._ports.options.lease_ms
+        record = renew(leased.record, lease_end_ms=end_ms)
         try:
-            version = await self._shop.records.put(record, version=holding.version)
+            version = await self._ports.records.put(record, version=leased.version)
         except Failure:
-            self._leased.pop(holding.stream, None)  # another's, or unknown: the look will tell
+            self._leased.pop(leased.stream, None)  # another's, or unknown: the look will tell
         else:
-            holding.put(record, version)
+            leased.put(record, version)
 
     def _take(self, write: FileWrite, answer: Answer) -> None:
-        record = write.holding.record
+        record = write.leased.record
         fact = fact_of(write, answer)
         if isinstance(fact, str):
-            self._tally.hinder(fact, topic=record.topic, partition=record.partition)
+            self._counters.problem(fact, topic=record.topic, partition=record.partition)
         else:
-            write.holding.fact = fact
+            write.leased.fact = fact
         if isinstance(answer, RowsResult) and answer.left_out:
             _say_left_out(record, answer)
         if not isinstance(answer, CompactionFailure):
-            self._tally.topic(record.topic).read_bytes += answer.read_bytes
+            self._counters.topic(record.topic).read_bytes += answer.read_bytes
 
 
 def _say_left_out(record: TaskRecord, answer: RowsResult) -> None:

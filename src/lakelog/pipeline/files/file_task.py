@@ -212,7 +212,7 @@ class RewriteTask:
     pieces: tuple[TablePiece, ...]
     key: str
     """Where the file goes; names task and attempt."""
-    kept: bytes | None = None
+    kept_offsets: bytes | None = None
     """The offsets of the rows that stay (`lakelog.pipeline.files.file_task`); None: all of them."""
     field_ids: tuple[tuple[str, int], ...] = ()
     batch_bytes_max: int = MESSAGE_BYTES_MAX
@@ -357,9 +357,9 @@ def unpack_offsets(data: bytes) -> Int64s:
     return offsets
 
 
-def are_kept(offsets: Int64s, kept: Int64s) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+def are_kept(offsets: Int64s, kept_offsets: Int64s) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
     """Which of these rising offsets are among those kept, which rise too."""
-    if not len(kept):
+    if not len(kept_offsets):
         return np.zeros(len(offsets), np.bool_)
-    places = np.minimum(np.searchsorted(kept, offsets), len(kept) - 1)
-    return np.asarray(kept[places] == offsets, np.bool_)
+    places = np.minimum(np.searchsorted(kept_offsets, offsets), len(kept_offsets) - 1)
+    return np.asarray(kept_offsets[places] == offsets, np.bool_)

@@ -49,9 +49,9 @@ ATTEMPT_BYTES: Final = 8
 class FileWrite:
     """A held task that waits for its file."""
 
-    holding: LeasedTask
+    leased: LeasedTask
     step: WriteFile
-    kept: bytes | None = None
+    kept_offsets: bytes | None = None
     """The offsets of the rows that log compaction keeps, where the task is one of it."""
 
     @property
@@ -76,7 +76,7 @@ def jobs_of(writes: Iterable[FileWrite], *, job_bytes: int) -> tuple[EngineJob, 
     """The jobs of a round, large topics first; a small topic's wait is one small job."""
     by_topic: dict[str, list[FileWrite]] = {}
     for write in writes:
-        by_topic.setdefault(write.holding.record.topic, []).append(write)
+        by_topic.setdefault(write.leased.record.topic, []).append(write)
     sizes = {topic: sum(one.input_bytes for one in some) for topic, some in by_topic.items()}
     jobs: list[dict[str, tuple[FileWrite, ...]]] = []
     room_bytes = 0
@@ -130,7 +130,7 @@ def _segment_task(write: FileWrite, *, attempt: str, domain: int) -> SegmentTask
 
 def _rewrite_task(write: FileWrite, attempt: str, domain: int) -> RewriteTask:
     record = write.step.record
-    assert (write.kept is None) == (record.target is TaskTarget.REWRITE), record
+    assert (write.kept_offsets is None) == (record.target is TaskTarget.REWRITE), record
     return RewriteTask(
         task_id=record.name,
         attempt=attempt,
@@ -143,7 +143,7 @@ def _rewrite_task(write: FileWrite, attempt: str, domain: int) -> RewriteTask:
         end=record.end,
         pieces=_table_pieces(write.step.pieces, record.inputs),
         key=output_key(record, attempt=attempt),
-        kept=write.kept,
+        kept_offsets=write.kept_offsets,
     )
 
 

@@ -314,7 +314,9 @@ class _FileRows:
 
     def __init__(self, task: RewriteTask, file: BinaryIO) -> None:
         self._task = task
-        self._kept = None if task.kept is None else unpack_offsets(task.kept)
+        self._kept_offsets = (
+            None if task.kept_offsets is None else unpack_offsets(task.kept_offsets)
+        )
         self._columns = table_schema().names
         self._reached = task.start
         self._row_count = 0
@@ -331,17 +333,18 @@ class _FileRows:
                 Trouble.CORRUPT, reason, group.piece.key, group.piece.start, group.piece.end
             )
         self._reached = last + 1
-        if self._kept is not None:
-            rows = _chosen(rows, are_kept(offsets, self._kept))
+        if self._kept_offsets is not None:
+            rows = _chosen(rows, are_kept(offsets, self._kept_offsets))
         self._row_count += rows.num_rows
         # Views, as the writer holds them; what was read is large, for it may be anybody's file.
         self._writer.write(rows.cast(table_schema(views=True)))
 
     def close(self) -> TableFileFacts:
         """Write what is left and the footer."""
-        if self._kept is not None and self._row_count != len(self._kept):
+        if self._kept_offsets is not None and self._row_count != len(self._kept_offsets):
             task = self._task
-            reason = f"{len(self._kept)} rows were to be kept, {self._row_count} of them are there"
+            count = len(self._kept_offsets)
+            reason = f"{count} rows were to be kept, {self._row_count} of them are there"
             raise TroubleError(Trouble.CORRUPT, reason, "", task.start, task.end)
         return self._writer.close()
 

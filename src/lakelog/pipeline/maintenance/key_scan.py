@@ -86,8 +86,8 @@ async def read_file(
 
 def survivors_of(key: str, *, row_count: int, latest: Int64s, alone: Int64s) -> Survivors:
     """The rows of a file that stay: the latest of their keys, and those without one."""
-    kept = np.sort(np.concatenate([latest, alone]))
-    return Survivors(key, row_count, len(kept), pack_offsets(kept))
+    kept_offsets = np.sort(np.concatenate([latest, alone]))
+    return Survivors(key, row_count, len(kept_offsets), pack_offsets(kept_offsets))
 
 
 def needs_values(plan: CleaningPlan, piece: TablePiece) -> bool:

@@ -99,7 +99,7 @@ class Survivors:
     row_count: int
     """How many rows the file has."""
     kept_count: int
-    kept: bytes
+    kept_offsets: bytes
     """Their offsets (`lakelog.pipeline.files.file_task`)."""
 
 
@@ -111,9 +111,11 @@ class CleaningGroup:
     survivors: tuple[Survivors, ...]
 
     @property
-    def kept(self) -> bytes:
+    def kept_offsets(self) -> bytes:
         """The offsets of all rows that stay, as `RewriteTask` wants them."""
-        return pack_offsets(np.concatenate([unpack_offsets(one.kept) for one in self.survivors]))
+        return pack_offsets(
+            np.concatenate([unpack_offsets(one.kept_offsets) for one in self.survivors])
+        )
 
     def is_in(self, view: StreamView) -> bool:
         """Whether the index still has exactly these files: otherwise a next scan looks again."""

@@ -72,7 +72,7 @@ class ReplacementSpec:
     """A replacing task to begin, and the offsets of the rows that stay where some go."""
 
     beginning: TaskSpec
-    kept: bytes | None = None
+    kept_offsets: bytes | None = None
 
 
 @dataclass(slots=True)
@@ -109,21 +109,21 @@ class MaintenanceScheduler:
 
     def __init__(
         self,
-        shop: LimitedPorts,
+        ports: LimitedPorts,
         scanner: Scanner | None,
         objects: ObjectStore,
-        lacking: BackfillCandidates,
+        candidates: BackfillCandidates,
     ) -> None:
-        self._shop = shop
+        self._ports = ports
         self._scanner = scanner
         self._objects = objects
-        self._lacking = lacking
+        self._candidates = candidates
         self._passes: dict[int, _Pass] = {}
         self._scanning: dict[int, asyncio.Task[None]] = {}
         self._scanned = _Scanned()
         self._damaged: dict[int, tuple[int, int]] = {}
         self._tasks = Tasks()
-        self._due_s = shop.clock.monotonic_s()
+        self._due_s = ports.clock.monotonic_s()
         self.marked: set[int] = set()
         """Streams whose record the last `plan` has changed: what was read of it is old."""
 
@@ -142,32 +142,32 @@ class MaintenanceScheduler:
         await self._tasks.close()
 
     async def plan(
-        self, topics: Sequence[IndexedTopic], records: StoredRecords, tally: RoundCounters
+        self, topics: Sequence[IndexedTopic], records: StoredRecords, counters: RoundCounters
     ) -> list[ReplacementSpec]:
         """What to begin; `records` were read before this was called."""
-        self._collect(tally)
+        self._collect(counters)
         known = {stream for topic in topics for stream in topic.streams}
         self._passes = {stream: one for stream, one in self._passes.items() if stream in known}
         idle = self._idle(topics, records)
         try:
             self.marked = set()
             await self._mark_damaged(idle)
-            found = await self._next_groups(idle, tally)
+            found = await self._next_groups(idle, counters)
             idle = {stream: one for stream, one in idle.items() if stream not in self.marked}
-            if self._shop.clock.monotonic_s() >= self._due_s:
-                options = self._shop.options
-                self._due_s = self._shop.clock.monotonic_s() + options.upkeep_ms / 1000
+            if self._ports.clock.monotonic_s() >= self._due_s:
+                options = self._ports.options
+                self._due_s = self._ports.clock.monotonic_s() + options.upkeep_ms / 1000
                 await self._begin_scans(idle)
-                found += await self._rewrites(idle, tally)
+                found += await self._rewrites(idle, counters)
         except Failure as error:
-            tally.hinder(f"upkeep: {type(error).__name__}: {error}")
+            counters.problem(f"upkeep: {type(error).__name__}: {error}")
             return []
         return found
 
     def begun(self, one: ReplacementSpec, record: TaskRecord) -> None:
         """The task is being created, with this record."""
         current = self._passes.get(record.stream)
-        if current is not None and one.kept is not None:
+        if current is not None and one.kept_offsets is not None:
             current.begun = lease_of(record)
 
     def _idle(self, topics: Sequence[IndexedTopic], records: StoredRecords) -> dict[int, _Idle]:
@@ -177,62 +177,62 @@ class MaintenanceScheduler:
                 stored = records.found.get(stream)
                 if not topic.has_table or stored is None or is_open(stored.record):
                     continue
-                if not self._shop.pauses.holds(stream) and not stored.record.failures:
+                if not self._ports.pauses.holds(stream) and not stored.record.failures:
                     name = StreamName(stream, topic.topic_id, topic.name, partition)
                     found[stream] = _Idle(name, topic, stored)
         return found
 
     async def _rewrites(
-        self, idle: Mapping[int, _Idle], tally: RoundCounters
+        self, idle: Mapping[int, _Idle], counters: RoundCounters
     ) -> list[ReplacementSpec]:
         """Small files that become one, where no pass is under way."""
         free = [stream for stream in idle if stream not in self._passes]
-        indexes = await self._shop.columns([one for one in free if one not in self._scanning])
+        indexes = await self._ports.columns([one for one in free if one not in self._scanning])
         wanted = []
         for stream, index in indexes.items():
             if ends_in_segment(index.columns):
-                self._lacking.suspect(stream, idle[stream].stored)
+                self._candidates.suspect(stream, idle[stream].stored)
             quarantine = idle[stream].stored.record.quarantine
-            options = self._shop.options.rewrite
+            options = self._ports.options.rewrite
             window = plan_rewrite(index.columns, quarantine=quarantine, options=options)
             if window is not None:
                 place = StreamRange(stream, window.start, window.end)
-                wanted.append(self._replacing(idle[stream], place, None, tally))
+                wanted.append(self._replacing(idle[stream], place, None, counters))
         return [one for one in await together(wanted) if one is not None]
 
     async def _replacing(
-        self, one: _Idle, place: StreamRange, group: CleaningGroup | None, tally: RoundCounters
+        self, one: _Idle, place: StreamRange, group: CleaningGroup | None, counters: RoundCounters
     ) -> ReplacementSpec | None:
         """The task for the entries of a range; of a group, if they are still those scanned."""
         name = one.name
-        table = self._shop.table_name(name.topic)
+        table = self._ports.table_name(name.topic)
         try:
-            files = await self._shop.ask_table(
+            files = await self._ports.ask_table(
                 lambda tables: tables.files(table, partition=name.partition, start=0, end=place.end)
             )
         except NotFound:
             return None  # the topic is going
-        (view,) = await self._shop.views([place])
+        (view,) = await self._ports.views([place])
         if view is None or (group is not None and not group.is_in(view)):
             return None
         entries = view.overlapping(start=place.start, end=place.end)
         if not _are_files(entries, place):
             return None
         target = TaskTarget.REWRITE if group is None else TaskTarget.CLEAN
-        now_ms = self._shop.clock.now_ms()
+        now_ms = self._ports.clock.now_ms()
         planned = replacement(name, entries, files, target=target, now_ms=now_ms)
         if isinstance(planned, Problem):
-            self._shop.pauses.add(name.stream)
-            tally.hinder(planned.reason, topic=name.topic, partition=name.partition)
+            self._ports.pauses.add(name.stream)
+            counters.problem(planned.reason, topic=name.topic, partition=name.partition)
             return None
         return _begin(planned, one, group)
 
     async def _next_groups(
-        self, idle: Mapping[int, _Idle], tally: RoundCounters
+        self, idle: Mapping[int, _Idle], counters: RoundCounters
     ) -> list[ReplacementSpec]:
         """The next group of every pass, and the end of those that have none left."""
         works = [
-            self._next_group(idle[stream], current, tally)
+            self._next_group(idle[stream], current, counters)
             for stream, current in list(self._passes.items())
             if stream in idle
         ]
@@ -243,7 +243,7 @@ class MaintenanceScheduler:
         return [one for one in await together(works) if one is not None]
 
     async def _next_group(
-        self, one: _Idle, current: _Pass, tally: RoundCounters
+        self, one: _Idle, current: _Pass, counters: RoundCounters
     ) -> ReplacementSpec | None:
         stream, record = one.name.stream, one.stored.record
         if current.begun is not None:
@@ -256,16 +256,16 @@ class MaintenanceScheduler:
         if not current.groups:
             del self._passes[stream]
             self.marked.add(stream)
-            await self._mark_clean(one, current, tally)
+            await self._mark_clean(one, current, counters)
             return None
         group = current.groups[0]
         place = StreamRange(stream, group.entries[0].start, group.entries[-1].end)
-        found = await self._replacing(one, place, group, tally)
+        found = await self._replacing(one, place, group, counters)
         if found is None:
             del self._passes[stream]
         return found
 
-    async def _mark_clean(self, one: _Idle, current: _Pass, tally: RoundCounters) -> None:
+    async def _mark_clean(self, one: _Idle, current: _Pass, counters: RoundCounters) -> None:
         """Every group was replaced: say how far the stream is clean."""
         now_ms = await self._agreed_now_ms()
         if now_ms is None:
@@ -273,15 +273,15 @@ class MaintenanceScheduler:
         record = one.stored.record
         rules = rules_of(one.topic)
         cleaned = after_pass(record.cleaned, current.plan, rules=rules, now_ms=now_ms)
-        put = self._shop.records.put
+        put = self._ports.records.put
         try:
-            await self._shop.effects.do(
+            await self._ports.effects.do(
                 "mark clean",
                 lambda: put(with_cleaned(record, cleaned), version=one.stored.version),
             )
         except (Conflict, OutcomeUnknown):
             return  # at worst the pass is made again, and finds nothing to do
-        tally.topic(one.topic.name).passes += 1
+        counters.topic(one.topic.name).passes += 1
 
     async def _begin_scans(self, idle: Mapping[int, _Idle]) -> None:
         """Look for dirty streams of compacted topics, and scan them beside the rounds."""
@@ -294,7 +294,7 @@ class MaintenanceScheduler:
         now_ms = await self._agreed_now_ms() if free else None
         if now_ms is None:
             return
-        views = await self._shop.views([StreamRange(one.name.stream, 0, WHOLE) for one in free])
+        views = await self._ports.views([StreamRange(one.name.stream, 0, WHOLE) for one in free])
         for one, view in zip(free, views, strict=True):
             if view is None:
                 continue
@@ -314,9 +314,9 @@ class MaintenanceScheduler:
 
     async def _agreed_now_ms(self) -> int | None:
         """The time, if it may end tombstones (rule 20)."""
-        options = self._shop.options
+        options = self._ports.options
         agreed = agreed_now_ms(
-            self._shop.clock, self._objects.clock_skew_ms, skew_max_ms=options.clock_skew_max_ms
+            self._ports.clock, self._objects.clock_skew_ms, skew_max_ms=options.clock_skew_max_ms
         )
         now_ms = await reading(agreed, limit_s=options.clock_s)
         if now_ms is None:
@@ -325,7 +325,7 @@ class MaintenanceScheduler:
 
     async def _scan(self, scanner: Scanner, plan: CleaningPlan) -> None:
         stream = plan.name.stream
-        options = self._shop.options
+        options = self._ports.options
         try:
             (answer,) = await reading(scanner.scan([plan]), limit_s=options.job_s)
         except Failure as error:
@@ -354,18 +354,20 @@ class MaintenanceScheduler:
             record = with_quarantine(stored.record, start=start, end=end)
             self.marked.add(stream)
             try:
-                await self._shop.effects.do(
-                    "mark clean", partial(self._shop.records.put, record, version=stored.version)
+                await self._ports.effects.do(
+                    "mark clean", partial(self._ports.records.put, record, version=stored.version)
                 )
             except (Conflict, OutcomeUnknown):
                 continue  # the next scan finds it again
 
-    def _collect(self, tally: RoundCounters) -> None:
+    def _collect(self, counters: RoundCounters) -> None:
         scanned, self._scanned = self._scanned, _Scanned()
         self._passes |= scanned.passes
         self._damaged |= scanned.damaged
         for name, reason in scanned.troubles:
-            tally.hinder(f"log compaction: {reason}", topic=name.topic, partition=name.partition)
+            counters.problem(
+                f"log compaction: {reason}", topic=name.topic, partition=name.partition
+            )
 
 
 def rules_of(topic: IndexedTopic) -> CleaningRules:
@@ -386,4 +388,6 @@ def _are_files(entries: Sequence[StreamEntry], place: StreamRange) -> bool:
 
 
 def _begin(planned: PlannedTask, one: _Idle, group: CleaningGroup | None) -> ReplacementSpec:
-    return ReplacementSpec(TaskSpec(planned, one.stored), None if group is None else group.kept)
+    return ReplacementSpec(
+        TaskSpec(planned, one.stored), None if group is None else group.kept_offsets
+    )

@@ -43,21 +43,21 @@ from lakelog.streams.objects import FileKind, FileName
 
 
 async def file_ahead(
-    shop: LimitedPorts, objects: ObjectStore, name: StreamName, ahead: TableAhead
+    ports: LimitedPorts, objects: ObjectStore, name: StreamName, ahead: TableAhead
 ) -> DataFile | None:
     """The table's file for the first offset that it is ahead by; None when it names none there."""
-    table = shop.table_name(name.topic)
-    found = await shop.ask_table(
+    table = ports.table_name(name.topic)
+    found = await ports.ask_table(
         lambda tables: tables.files(
             table, partition=name.partition, start=ahead.start, end=ahead.end
         )
     )
     for file in found:
         reads = _origin(objects, file.key, file.size_bytes)
-        origin = await reading(reads, limit_s=shop.options.table_s)
+        origin = await reading(reads, limit_s=ports.options.table_s)
         if origin.end <= ahead.start:
             continue
-        (view,) = await shop.views([StreamRange(name.stream, origin.start, origin.end)])
+        (view,) = await ports.views([StreamRange(name.stream, origin.start, origin.end)])
         newest_ms = [] if view is None else [one.max_timestamp_ms for one in view.entries]
         return DataFile(
             name=FileName(FileKind.PARQUET, file.key),
@@ -103,17 +103,17 @@ class Planner:
 
     def __init__(
         self,
-        shop: LimitedPorts,
-        shelf: TableLifecycle,
+        ports: LimitedPorts,
+        table_lifecycle: TableLifecycle,
         objects: ObjectStore,
-        tally: RoundCounters,
-        lacking: BackfillCandidates,
+        counters: RoundCounters,
+        candidates: BackfillCandidates,
     ) -> None:
-        self._shop = shop
-        self._shelf = shelf
+        self._ports = ports
+        self._table_lifecycle = table_lifecycle
         self._objects = objects
-        self._tally = tally
-        self._lacking = lacking
+        self._counters = counters
+        self._candidates = candidates
 
     async def plan(
         self,
@@ -124,18 +124,18 @@ class Planner:
     ) -> list[TaskSpec]:
         """What to begin, but for streams that are taken; `records` were read before this."""
         streams = [stream for topic in topics for stream in topic.streams]
-        self._lacking.keep(set(streams))
+        self._candidates.keep(set(streams))
         try:
-            hint = await self._shop.backlog(streams)
+            hint = await self._ports.backlog(streams)
             due = [one for one in self._due(topics, records, hint) if one.name.stream not in taken]
             vectors = await self._vectors({one.topic.name: one.topic for one in due})
             due = [one for one in due if one.topic.name in vectors]
             found = await self._look(due, vectors)
         except Failure as error:
-            self._tally.hinder(f"the index: {type(error).__name__}: {error}")
+            self._counters.problem(f"the index: {type(error).__name__}: {error}")
             return []
         planned = await together(self._plan(one, columns, of_it) for one, columns, of_it in found)
-        options = self._shop.options
+        options = self._ports.options
         previous = {one.name.stream: one.previous for one in due}
         picked = chosen(
             (task for task in planned if task is not None),
@@ -151,7 +151,7 @@ class Planner:
         hint: Mapping[int, StreamIndex],
     ) -> list[_Due]:
         """The streams that are due if their table is where their log is."""
-        now_ms = self._shop.clock.now_ms()
+        now_ms = self._ports.clock.now_ms()
         found = []
         for topic in topics:
             for partition, stream in enumerate(topic.streams):
@@ -159,7 +159,7 @@ class Planner:
                 index = hint.get(stream)
                 if index is not None:
                     self._behind(topic, index, now_ms)
-                lacks = topic.has_table and self._lacking.holds(stream, previous)
+                lacks = topic.has_table and self._candidates.holds(stream, previous)
                 if (not lacks and index is None) or self._waits(stream, previous, records):
                     continue
                 name = StreamName(stream, topic.topic_id, topic.name, partition)
@@ -175,23 +175,25 @@ class Planner:
         first = _first_wal(index.columns)
         if first is None:
             return
-        tally = self._tally.topic(topic.name)
-        tally.behind_records += index.head - max(index.log_start, int(index.columns.starts[first]))
+        counters = self._counters.topic(topic.name)
+        counters.behind_records += index.head - max(
+            index.log_start, int(index.columns.starts[first])
+        )
         is_wal = index.columns.kinds == FileKind.WAL
         age_ms = now_ms - int(index.columns.object_times_ms[is_wal].min())
-        tally.behind_ms = max(tally.behind_ms, age_ms, 0)
+        counters.behind_ms = max(counters.behind_ms, age_ms, 0)
 
     def _waits(self, stream: int, previous: StoredRecord | None, records: StoredRecords) -> bool:
         """Whether the stream has a task, or failed, or has a record that says nothing."""
-        if self._shop.pauses.holds(stream):
+        if self._ports.pauses.holds(stream):
             return True
         if previous is None:
             return bool(records.broken) and stream in records.broken_streams
         record = previous.record
         if is_open(record) or not record.failures:
             return is_open(record)
-        waited_ms = self._shop.clock.now_ms() - record.created_ms
-        return 0 <= waited_ms < self._shop.options.wait_ms(record.failures)
+        waited_ms = self._ports.clock.now_ms() - record.created_ms
+        return 0 <= waited_ms < self._ports.options.wait_ms(record.failures)
 
     async def _vectors(self, topics: Mapping[str, IndexedTopic]) -> dict[str, Mapping[int, int]]:
         """The vector of each topic's table; a topic whose table cannot be had is left out."""
@@ -199,10 +201,10 @@ class Planner:
 
         async def load(topic: IndexedTopic) -> None:
             try:
-                found[topic.name] = (await self._shelf.table_of(topic)).vector
+                found[topic.name] = (await self._table_lifecycle.table_of(topic)).vector
             except Failure as error:
                 reason = f"its table: {type(error).__name__}: {error}"
-                self._tally.hinder(reason, topic=topic.name)
+                self._counters.problem(reason, topic=topic.name)
 
         async with asyncio.TaskGroup() as group:
             for topic in topics.values():
@@ -216,7 +218,7 @@ class Planner:
         self, due: Sequence[_Due], vectors: Mapping[str, Mapping[int, int]]
     ) -> list[tuple[_Due, StreamColumns, _Planned]]:
         """What is due for each stream by the vectors, and the entries that say so."""
-        index = await self._shop.backlog([one.name.stream for one in due])
+        index = await self._ports.backlog([one.name.stream for one in due])
         found: dict[int, tuple[_Due, StreamColumns, _Planned]] = {}
         wanted = []
         for one in due:
@@ -227,10 +229,10 @@ class Planner:
                 columns = index[stream].columns
                 planned = self._planned(one, columns, vector)
                 found[stream] = one, columns, planned
-            lacks = one.topic.has_table and self._lacking.holds(stream, one.previous)
+            lacks = one.topic.has_table and self._candidates.holds(stream, one.previous)
             if isinstance(planned, SegmentsFirst) or (lacks and isinstance(planned, NothingDue)):
                 wanted.append(one)
-        whole = await self._shop.columns([one.name.stream for one in wanted])
+        whole = await self._ports.columns([one.name.stream for one in wanted])
         for one in wanted:
             stream = one.name.stream
             if stream in whole:
@@ -252,13 +254,13 @@ class Planner:
             due.name,
             columns,
             vector=vector.get(due.name.partition),
-            options=self._shop.options.plan,
-            now_ms=self._shop.clock.now_ms(),
+            options=self._ports.options.plan,
+            now_ms=self._ports.clock.now_ms(),
         )
         if planned is None:
-            self._lacking.settle(stream, due.previous)
+            self._candidates.settle(stream, due.previous)
         else:
-            self._lacking.suspect(stream, due.previous)  # behind these there may be more
+            self._candidates.suspect(stream, due.previous)  # behind these there may be more
         return planned
 
     async def _plan(
@@ -288,8 +290,8 @@ class Planner:
             columns,
             vector=reached,
             quarantine=quarantine,
-            options=due.options(self._shop.options.plan),
-            now_ms=self._shop.clock.now_ms(),
+            options=due.options(self._ports.options.plan),
+            now_ms=self._ports.clock.now_ms(),
         )
         if due.topic.has_table or not isinstance(planned, PlannedTask):
             return planned
@@ -299,28 +301,28 @@ class Planner:
         self, due: _Due, columns: StreamColumns, ahead: TableAhead
     ) -> PlannedTask | Problem | NothingDue:
         try:
-            file = await file_ahead(self._shop, self._objects, due.name, ahead)
+            file = await file_ahead(self._ports, self._objects, due.name, ahead)
         except (Corrupt, NotFound) as error:
             return Problem(f"the table is ahead by a file that is none: {error}")
         except Failure as error:
             reason = f"the table is ahead: {type(error).__name__}: {error}"
-            self._tally.hinder(reason, topic=due.topic.name, partition=due.name.partition)
+            self._counters.problem(reason, topic=due.topic.name, partition=due.name.partition)
             return NothingDue()
         if file is None:
             return Problem(f"the table reaches to {ahead.end} without a file at {ahead.start}")
-        return plan_present(due.name, columns, file, now_ms=self._shop.clock.now_ms())
+        return plan_present(due.name, columns, file, now_ms=self._ports.clock.now_ms())
 
     async def _complain(self, due: _Due, problem: Problem) -> None:
         """Report a problem that is one: no task of the stream ran while it was looked at."""
         stream = due.name.stream
         try:
-            records = await self._shop.records.load([stream])
+            records = await self._ports.records.load([stream])
         except Failure:
             return  # the next round looks again
         if records.found.get(stream) == due.previous:
-            self._shop.pauses.add(stream)
+            self._ports.pauses.add(stream)
             topic, partition = due.topic.name, due.name.partition
-            self._tally.hinder(problem.reason, topic=topic, partition=partition)
+            self._counters.problem(problem.reason, topic=topic, partition=partition)
 
 
 def _first_wal(columns: StreamColumns) -> int | None:

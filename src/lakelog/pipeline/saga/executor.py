@@ -56,32 +56,32 @@ class _Done(Generic[T]):
 class TaskExecutor:
     """Takes held tasks on, in one round."""
 
-    def __init__(self, shop: LimitedPorts, tally: RoundCounters) -> None:
-        self._shop = shop
-        self._tally = tally
+    def __init__(self, ports: LimitedPorts, counters: RoundCounters) -> None:
+        self._ports = ports
+        self._counters = counters
 
-    async def finish(self, topic: str, holdings: Sequence[LeasedTask]) -> None:
+    async def finish(self, topic: str, leased_tasks: Sequence[LeasedTask]) -> None:
         """Take tasks of one topic as far as they come without an engine."""
-        left = list(holdings)
-        for _ in range(self._shop.options.looks_max):
+        left = list(leased_tasks)
+        for _ in range(self._ports.options.observations_max):
             if not left:
                 return
             try:
-                looked = await observe(self._shop, topic, left)
+                observed = await observe(self._ports, topic, left)
             except Failure as error:
-                self._tally.hinder(_said("looking", error), topic=topic)
+                self._counters.problem(_said("looking", error), topic=topic)
                 return
-            left = await self._do(topic, looked)
+            left = await self._do(topic, observed)
         for one in left:
-            self._hinder(one, f"{one.record.name} is {one.record.state.value} after many looks")
+            self._problem(one, f"{one.record.name} is {one.record.state.value} after many looks")
 
-    async def _do(self, topic: str, looked: Sequence[ObservedTask]) -> StillOpen:
+    async def _do(self, topic: str, observed: Sequence[ObservedTask]) -> StillOpen:
         """One step for each task, all of them at once."""
         commits: list[tuple[ObservedTask, CommitTable]] = []
         replaces: list[tuple[ObservedTask, ReplaceFiles]] = []
         moves: list[tuple[ObservedTask, MoveTable]] = []
         works: list[Coroutine[Any, Any, StillOpen]] = []
-        for one in looked:
+        for one in observed:
             step = _step(one)
             if isinstance(step, CommitTable):
                 commits.append((one, step))
@@ -99,71 +99,73 @@ class TaskExecutor:
             works.append(self._move(topic, moves))
         async with asyncio.TaskGroup() as group:
             running = [group.create_task(work) for work in works]
-        return [holding for one in running for holding in one.result()]
+        return [leased for one in running for leased in one.result()]
 
-    async def _do_alone(self, looked: ObservedTask, step: Step) -> StillOpen:
+    async def _do_alone(self, observed: ObservedTask, step: Step) -> StillOpen:
         match step:
             case Mark():
-                return await self._mark(looked, step)
+                return await self._mark(observed, step)
             case AppendSwap():
-                return await self._swap(looked, step)
+                return await self._swap(observed, step)
             case Forget():
-                return await self._forget(looked)
+                return await self._forget(observed)
             case TaskStuck(reason=reason):
-                return await self._let_go(looked, reason)
+                return await self._let_go(observed, reason)
             case Finished() | LeaseLost() | WriteFile():
                 return []  # at its end, another's, or waiting for an engine
             case _:
                 raise AssertionError(step)
 
-    async def _mark(self, looked: ObservedTask, step: Mark) -> StillOpen:
-        holding = looked.holding
-        put = self._shop.records.put
+    async def _mark(self, observed: ObservedTask, step: Mark) -> StillOpen:
+        leased = observed.leased
+        put = self._ports.records.put
         done = await self._try(
-            step.effect, [holding], lambda: put(step.record, version=looked.version)
+            step.effect, [leased], lambda: put(step.record, version=observed.version)
         )
         if not isinstance(done, _Done):
             return done
-        assert looked.seen.record is not None, "a record that was marked was read"
-        self._tally.moved(looked.seen.record, step.record)
-        holding.put(step.record, done.reply)
-        holding.fact = None
+        assert observed.observation.record is not None, "a record that was marked was read"
+        self._counters.moved(observed.observation.record, step.record)
+        leased.put(step.record, done.reply)
+        leased.fact = None
         if is_open(step.record):
-            return [holding]
-        self._shop.pauses.end(holding.stream)
+            return [leased]
+        self._ports.pauses.end(leased.stream)
         return []
 
-    async def _swap(self, looked: ObservedTask, step: AppendSwap) -> StillOpen:
-        holding = looked.holding
-        refusals = holding.unknown
-        done = await self._try(step.effect, [holding], lambda: self._shop.swap(step.swap))
+    async def _swap(self, observed: ObservedTask, step: AppendSwap) -> StillOpen:
+        leased = observed.leased
+        refusals = leased.unknown
+        done = await self._try(step.effect, [leased], lambda: self._ports.swap(step.swap))
         if not isinstance(done, _Done):
             return done
         if not done.reply.accepted:  # the index moved on: the next look shows how, or nothing does
-            holding.unknown = refusals
-            again = self._may_repeat(holding, f"{step.effect}: {done.reply.reason}")
-            return [holding] if again else []
-        return [holding]
+            leased.unknown = refusals
+            again = self._may_repeat(leased, f"{step.effect}: {done.reply.reason}")
+            return [leased] if again else []
+        return [leased]
 
-    async def _forget(self, looked: ObservedTask) -> StillOpen:
-        holding = looked.holding
-        delete = self._shop.records.delete
+    async def _forget(self, observed: ObservedTask) -> StillOpen:
+        leased = observed.leased
+        delete = self._ports.records.delete
         done = await self._try(
-            Forget().effect, [holding], lambda: delete(holding.stream, version=looked.version)
+            Forget().effect, [leased], lambda: delete(leased.stream, version=observed.version)
         )
         if not isinstance(done, _Done):
             return done
-        self._tally.forgotten += 1
+        self._counters.forgotten += 1
         return []
 
-    async def _let_go(self, looked: ObservedTask, reason: str) -> StillOpen:
+    async def _let_go(self, observed: ObservedTask, reason: str) -> StillOpen:
         """Report what cannot be, and let whoever comes next take the task at once."""
-        self._hinder(looked.holding, reason)
-        self._shop.pauses.add(looked.holding.stream)
-        record = looked.seen.record
+        self._problem(observed.leased, reason)
+        self._ports.pauses.add(observed.leased.stream)
+        record = observed.observation.record
         if record is not None:
             try:
-                await self._shop.records.put(renew(record, lease_end_ms=0), version=looked.version)
+                await self._ports.records.put(
+                    renew(record, lease_end_ms=0), version=observed.version
+                )
             except Failure:
                 return []  # the lease runs out by itself
         return []
@@ -174,21 +176,21 @@ class TaskExecutor:
         """One commit for all: what of it the vector does not admit, the next look finds."""
         (first, step), *_ = commits
         advances = [advance_of(each) for _, each in commits]
-        holdings = [one.holding for one, _ in commits]
+        leased_tasks = [one.leased for one, _ in commits]
         done = await self._try(
             step.effect,
-            holdings,
-            lambda: self._shop.change_table(
+            leased_tasks,
+            lambda: self._ports.change_table(
                 lambda tables: tables.append(
-                    self._shop.table_name(topic),
+                    self._ports.table_name(topic),
                     advances,
-                    topic_id=first.holding.record.topic_id.hex(),
+                    topic_id=first.leased.record.topic_id.hex(),
                     commit_id=step.record.name,
                     expect=step.token,
                 )
             ),
         )
-        return done if not isinstance(done, _Done) else holdings
+        return done if not isinstance(done, _Done) else leased_tasks
 
     async def _replace(
         self, topic: str, replaces: Sequence[tuple[ObservedTask, ReplaceFiles]]
@@ -201,18 +203,18 @@ class TaskExecutor:
         going: StillOpen = []
         for number, (one, step) in enumerate(replaces):
             done = await self._try(
-                step.effect, [one.holding], partial(self._replace_one, topic, step, token)
+                step.effect, [one.leased], partial(self._replace_one, topic, step, token)
             )
             if not isinstance(done, _Done):
-                return [*going, *done, *(other.holding for other, _ in replaces[number + 1 :])]
+                return [*going, *done, *(other.leased for other, _ in replaces[number + 1 :])]
             token = done.reply.token
-            going.append(one.holding)
+            going.append(one.leased)
         return going
 
     async def _replace_one(self, topic: str, step: ReplaceFiles, token: str) -> CatalogView:
-        return await self._shop.change_table(
+        return await self._ports.change_table(
             lambda tables: tables.replace(
-                self._shop.table_name(topic),
+                self._ports.table_name(topic),
                 replacement_of(step),
                 topic_id=step.record.topic_id.hex(),
                 commit_id=step.record.name,
@@ -223,61 +225,61 @@ class TaskExecutor:
     async def _move(self, topic: str, moves: Sequence[tuple[ObservedTask, MoveTable]]) -> StillOpen:
         """One move for all: each of their records was read as ABORTED before it."""
         (first, step), *_ = moves
-        holdings = [one.holding for one, _ in moves]
+        leased_tasks = [one.leased for one, _ in moves]
         done = await self._try(
             step.effect,
-            holdings,
-            lambda: self._shop.change_table(
+            leased_tasks,
+            lambda: self._ports.change_table(
                 lambda tables: tables.move(
-                    self._shop.table_name(topic),
-                    topic_id=first.holding.record.topic_id.hex(),
+                    self._ports.table_name(topic),
+                    topic_id=first.leased.record.topic_id.hex(),
                     expect=step.token,
                 )
             ),
         )
         if not isinstance(done, _Done):
             return done
-        for one in holdings:
+        for one in leased_tasks:
             one.fact = TableMoved()
-        return holdings
+        return leased_tasks
 
     async def _try(
-        self, effect: str, holdings: Sequence[LeasedTask], action: Callable[[], Awaitable[T]]
+        self, effect: str, leased_tasks: Sequence[LeasedTask], action: Callable[[], Awaitable[T]]
     ) -> _Done[T] | StillOpen:
         """Do a step; when it was not done for certain, who of its tasks is looked at again."""
         try:
-            reply = await self._shop.effects.do(effect, action)
+            reply = await self._ports.effects.do(effect, action)
         except Conflict:
-            return list(holdings)
+            return list(leased_tasks)
         except OutcomeUnknown as error:
             said = _said(effect, error)
-            return [one for one in holdings if self._may_repeat(one, said)]
+            return [one for one in leased_tasks if self._may_repeat(one, said)]
         except Failure as error:
-            for one in holdings:
-                self._hinder(one, _said(effect, error))
+            for one in leased_tasks:
+                self._problem(one, _said(effect, error))
             return []
-        for one in holdings:
+        for one in leased_tasks:
             one.unknown = 0
         return _Done(reply)
 
-    def _may_repeat(self, holding: LeasedTask, said: str) -> bool:
-        holding.unknown += 1
-        if holding.unknown < self._shop.options.failures_max:
+    def _may_repeat(self, leased: LeasedTask, said: str) -> bool:
+        leased.unknown += 1
+        if leased.unknown < self._ports.options.failures_max:
             return True
-        self._hinder(holding, said)
+        self._problem(leased, said)
         return False
 
-    def _hinder(self, holding: LeasedTask, reason: str) -> None:
-        record = holding.record
-        self._tally.hinder(reason, topic=record.topic, partition=record.partition)
+    def _problem(self, leased: LeasedTask, reason: str) -> None:
+        record = leased.record
+        self._counters.problem(reason, topic=record.topic, partition=record.partition)
 
 
-def _step(looked: ObservedTask) -> Step:
+def _step(observed: ObservedTask) -> Step:
     """What is to be done next, also where that is to give up."""
-    holding = looked.holding
-    step = next_step(looked.seen, held=holding.held, fact=holding.fact)
-    if isinstance(step, WriteFile) and holding.given_up:
-        return abandon(step.record, holding.given_up) or step
+    leased = observed.leased
+    step = next_step(observed.observation, held=leased.held, fact=leased.fact)
+    if isinstance(step, WriteFile) and leased.given_up:
+        return abandon(step.record, leased.given_up) or step
     return step
 
 

@@ -50,36 +50,36 @@ class LeasedTask:
 class ObservedTask:
     """A held task and what was seen of it."""
 
-    holding: LeasedTask
-    seen: Observation
+    leased: LeasedTask
+    observation: Observation
     version: int
     """Of the record's key; 0 when there is none."""
 
 
 async def observe(
-    shop: LimitedPorts, topic: str, holdings: Sequence[LeasedTask]
+    ports: LimitedPorts, topic: str, leased_tasks: Sequence[LeasedTask]
 ) -> list[ObservedTask]:
     """Look at tasks of one topic."""
-    wants_table = any(_needs_table(one.record) for one in holdings)
+    wants_table = any(_needs_table(one.record) for one in leased_tasks)
     while True:
-        table = await shop.table(topic) if wants_table else None
-        files = await _files(shop, topic, holdings) if table is not None else {}
-        looked = await observe_index(shop, holdings, table, files)
-        if wants_table or not any(_needs_table(one.seen.record) for one in looked):
-            return looked
+        table = await ports.table(topic) if wants_table else None
+        files = await _files(ports, topic, leased_tasks) if table is not None else {}
+        observed = await observe_index(ports, leased_tasks, table, files)
+        if wants_table or not any(_needs_table(one.observation.record) for one in observed):
+            return observed
         wants_table = True
 
 
 async def _files(
-    shop: LimitedPorts, topic: str, holdings: Sequence[LeasedTask]
+    ports: LimitedPorts, topic: str, leased_tasks: Sequence[LeasedTask]
 ) -> dict[int, tuple[str, ...]]:
     """The table's files in the range of each replacing task: they, not the vector, decide."""
     found: dict[int, tuple[str, ...]] = {}
 
     async def load(record: TaskRecord) -> None:
-        files = await shop.ask_table(
+        files = await ports.ask_table(
             lambda tables: tables.files(
-                shop.table_name(topic),
+                ports.table_name(topic),
                 partition=record.partition,
                 start=record.start,
                 end=record.end,
@@ -87,35 +87,37 @@ async def _files(
         )
         found[record.stream] = tuple(one.key for one in files)
 
-    replacing = [one.record for one in holdings if one.record.is_replacing]
+    replacing = [one.record for one in leased_tasks if one.record.is_replacing]
     await together(load(record) for record in replacing)
     return found
 
 
 async def observe_index(
-    shop: LimitedPorts,
-    holdings: Sequence[LeasedTask],
+    ports: LimitedPorts,
+    leased_tasks: Sequence[LeasedTask],
     table: CatalogView | None = None,
     files: Mapping[int, tuple[str, ...]] | None = None,
 ) -> list[ObservedTask]:
     """Look at index and records, after the table was loaded or where none is needed."""
-    ranges = [StreamRange(one.stream, one.record.start, one.record.end) for one in holdings]
-    streams = await shop.views(ranges)
-    records = await shop.records.load([one.stream for one in holdings])
+    ranges = [StreamRange(one.stream, one.record.start, one.record.end) for one in leased_tasks]
+    streams = await ports.views(ranges)
+    records = await ports.records.load([one.stream for one in leased_tasks])
     found = []
-    for holding, stream in zip(holdings, streams, strict=True):
-        stored = _same_range(records, holding)
+    for leased, stream in zip(leased_tasks, streams, strict=True):
+        stored = _same_range(records, leased)
         record = None if stored is None else stored.record
-        named = (files or {}).get(holding.stream)
-        seen = Observation(partition_view(table, holding.record.partition, named), stream, record)
-        found.append(ObservedTask(holding, seen, 0 if stored is None else stored.version))
+        named = (files or {}).get(leased.stream)
+        observation = Observation(
+            partition_view(table, leased.record.partition, named), stream, record
+        )
+        found.append(ObservedTask(leased, observation, 0 if stored is None else stored.version))
     return found
 
 
-def _same_range(records: StoredRecords, holding: LeasedTask) -> StoredRecord | None:
+def _same_range(records: StoredRecords, leased: LeasedTask) -> StoredRecord | None:
     """The record, unless it is of a later task: its index view was of another range."""
-    stored = records.found.get(holding.stream)
-    if stored is None or stored.record.task != holding.record.task:
+    stored = records.found.get(leased.stream)
+    if stored is None or stored.record.task != leased.record.task:
         return None
     return stored
 

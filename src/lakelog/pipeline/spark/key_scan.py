@@ -237,7 +237,7 @@ def _answers(plans: Sequence[CleaningPlan], rows: Sequence[_Found]) -> list[Scan
             continue
         answers.append(
             tuple(
-                Survivors(piece.key, one.row_count, one.kept_count, one.kept)
+                Survivors(piece.key, one.row_count, one.kept_count, one.kept_offsets)
                 for piece, one in zip(plan.pieces, of_plan, strict=True)
                 if isinstance(one, Survivors)
             )
