@@ -15,10 +15,10 @@ PLANTS: tuple[Plant, ...] = (
     ),
     plant(
         "a topic changed meanwhile keeps the old defaults",
-        "topics/known.py",
+        "topics/key_cache.py",
         "        if settings != topic.settings:",
         "        if False:",
-        tests=("tests/topics/test_known.py",),
+        tests=("tests/topics/test_key_cache_topics.py",),
     ),
     plant(
         "a config for all brokers hides a broker's own",

@@ -15,7 +15,7 @@ from lakelog.meta import keys
 from lakelog.meta.port import KeyValue
 from lakelog.model.failures import Conflict, Corrupt, Failure, Unavailable
 from lakelog.topics.failures import InvalidConfig, TooLarge
-from lakelog.topics.group_configs import GroupConfigs, KnownGroups, decode, encode
+from lakelog.topics.group_configs import GroupConfigCache, GroupConfigs, decode, encode
 from lakelog.topics.group_settings import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
 
 DEFAULTS = GroupSettings(
@@ -235,7 +235,7 @@ def test_what_was_learnt_while_all_was_read_outlives_the_reading(
     changes: list[tuple[str, bool, int]],
 ) -> None:
     """Changes come before a reading begins, before and after the store reads; all are known."""
-    known = KnownGroups(DEFAULTS)
+    known = GroupConfigCache(DEFAULTS)
     store: dict[str, KeyValue] = {}
 
     def change(phase: int) -> None:
@@ -248,17 +248,17 @@ def test_what_was_learnt_while_all_was_read_outlives_the_reading(
                 known.forget(key, version=gone.version)
 
     change(BEFORE)
-    with known.reading() as reading:
+    with known.scan() as scan:
         change(WITHIN)
         found = list(store.values())
         change(AFTER)
-        known.install(reading, found)
+        known.install(scan, found)
     expected = {group_id: one.version for group_id, one in store.items()}
     assert {group: one.version for group, one in known.by_group.items()} == expected
 
 
 def test_a_key_that_came_after_it_was_found_absent_is_not_forgotten() -> None:
-    known = KnownGroups(DEFAULTS)
+    known = GroupConfigCache(DEFAULTS)
     key = keys.group_configs("g")
     version = known.version(key)
     known.learn(decode(key_value("g", 5), DEFAULTS))

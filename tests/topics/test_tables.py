@@ -133,8 +133,8 @@ def test_a_topic_that_was_not_announced_yet_does_not_lose_its_table() -> None:
         # What the other knows of the topics is from before: the revision has not moved for it.
         found = await stage.world.store.get(keys.TOPICS_REVISION)
         assert found is not None
-        other._currency._revision = found.version
-        other._currency._loaded_s = stage.world.clock.monotonic_s()
+        other._freshness._revision = found.version
+        other._freshness._loaded_s = stage.world.clock.monotonic_s()
         assert other.cached("t") is None
         assert await keeper.keep()
         assert await stage.tables() == {"t": topic.id.hex()}

@@ -16,7 +16,7 @@ from lakelog.meta import keys
 from lakelog.meta.port import MetadataStore
 from lakelog.model.failures import Conflict, OutcomeUnknown, Unavailable
 from lakelog.model.ids import TopicId
-from lakelog.topics.known import Known
+from lakelog.topics.key_cache import TopicCache
 from lakelog.topics.topic import Span, Topic, TopicState, decode, encode
 
 STREAMS_PER_CALL: Final = 1_024
@@ -52,24 +52,24 @@ class Changes:
         store: MetadataStore,
         streams: Streams,
         entropy: Entropy,
-        known: Known,
+        cache: TopicCache,
         collides: Callable[[str], Awaitable[bool]],
     ) -> None:
         self._store = store
         self._streams = streams
         self._entropy = entropy
-        self._known = known
+        self._cache = cache
         self._collides = collides
 
     async def read(self, name: str) -> Topic | None:
         """What the topic's key says now, in whatever state."""
-        version = self._known.version(name)
+        version = self._cache.version(name)
         found = await self._store.get(keys.topic(name))
         if found is None:
-            self._known.forget(name, version=version)
+            self._cache.forget(name, version=version)
             return None
-        topic = decode(found.value, version=found.version, defaults=self._known.defaults)
-        self._known.learn(topic)
+        topic = decode(found.value, version=found.version, defaults=self._cache.defaults)
+        self._cache.learn(topic)
         return topic
 
     async def write(self, topic: Topic) -> Topic:
@@ -88,7 +88,7 @@ class Changes:
                 raise Conflict(f"{key} is not as it was written") from None
             version = found.version
         written = replace(topic, version=version)
-        self._known.learn(written)
+        self._cache.learn(written)
         return written
 
     async def finish(self, topic: Topic) -> Topic | None:
@@ -149,6 +149,6 @@ class Changes:
                     return
                 topic = found
             else:
-                self._known.forget(topic.name, version=topic.version)
+                self._cache.forget(topic.name, version=topic.version)
                 return
         raise Unavailable(f"{key} cannot be deleted")

@@ -1,7 +1,7 @@
 """The configs of groups as one broker knows them, and every change of them.
 
 A group that sets something itself has a key in the metadata store; whether there is such a group
-does not matter. What is known is a copy of these keys (see `currency`): heartbeats ask it and
+does not matter. What is known is a copy of these keys (see `key_cache`): heartbeats ask it and
 nothing else, and it is at most about a second old. What this broker changes it knows at once.
 
 Two writers of one key meet at its version. A change is worked out again from what is there, so one
@@ -23,9 +23,9 @@ from lakelog.meta import keys
 from lakelog.meta.port import VALUE_BYTES_MAX, KeyValue, MetadataStore
 from lakelog.model.failures import Conflict, Corrupt, OutcomeUnknown, Unavailable
 from lakelog.telemetry import event
-from lakelog.topics.currency import Currency
 from lakelog.topics.failures import InvalidConfig, TooLarge
 from lakelog.topics.group_settings import checked, settings
+from lakelog.topics.key_cache import CacheFreshness
 from lakelog.topics.settings import NONE_SET
 
 KEY_FORMAT: Final = 1
@@ -86,20 +86,20 @@ def decode(found: KeyValue, defaults: GroupSettings) -> GroupRecord:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reading:
+class GroupConfigScan:
     """A full reading under way: the versions that were learnt since it began, by key."""
 
     learnt: dict[str, int] = field(default_factory=dict)
 
 
-class KnownGroups:
+class GroupConfigCache:
     """The copy of the keys. A key's version only grows, so the newest reading of each counts."""
 
     def __init__(self, defaults: GroupSettings) -> None:
         self.defaults = defaults
         self.by_group: dict[str, GroupRecord] = {}
         self._by_key: dict[str, GroupRecord] = {}
-        self._readings: list[Reading] = []
+        self._scans: list[GroupConfigScan] = []
 
     def version(self, key: str) -> int:
         """The version of the key as it is known, 0 for one that is not."""
@@ -120,23 +120,23 @@ class KnownGroups:
             self._unset(key)
 
     @contextmanager
-    def reading(self) -> Iterator[Reading]:
+    def scan(self) -> Iterator[GroupConfigScan]:
         """Opened before all keys are read, so that `install` knows what was learnt meanwhile."""
-        reading = Reading()
-        self._readings.append(reading)
+        scan = GroupConfigScan()
+        self._scans.append(scan)
         try:
-            yield reading
+            yield scan
         finally:
-            self._readings.remove(reading)
+            self._scans.remove(scan)
 
-    def install(self, reading: Reading, found: Iterable[KeyValue]) -> None:
+    def install(self, scan: GroupConfigScan, found: Iterable[KeyValue]) -> None:
         """These are all the keys there were; raises `Corrupt`, and then nothing changes."""
         present = {one.key: self._record(one) for one in found}
         for key in [key for key in self._by_key if key not in present]:
-            if key not in reading.learnt:
+            if key not in scan.learnt:
                 self._unset(key)
         for key, record in present.items():
-            if record.version > reading.learnt.get(key, 0):
+            if record.version > scan.learnt.get(key, 0):
                 self._set(key, record)
 
     def use(self, defaults: GroupSettings) -> None:
@@ -151,8 +151,8 @@ class KnownGroups:
         return record if record is not None and is_known else decode(found, self.defaults)
 
     def _note(self, key: str, version: int) -> None:
-        for reading in self._readings:
-            reading.learnt[key] = version
+        for scan in self._scans:
+            scan.learnt[key] = version
 
     def _set(self, key: str, record: GroupRecord) -> None:
         self._by_key[key] = record
@@ -170,11 +170,11 @@ class GroupConfigs:
     def __init__(self, store: MetadataStore, clock: Clock, defaults: GroupSettings) -> None:
         self.defaults = defaults
         self._store = store
-        self._known = KnownGroups(defaults)
-        self._currency = Currency(
+        self._cache = GroupConfigCache(defaults)
+        self._freshness = CacheFreshness(
             store,
             clock,
-            self._known,
+            self._cache,
             prefix=keys.GROUP_CONFIGS,
             revision=keys.GROUP_CONFIGS_REVISION,
         )
@@ -183,25 +183,25 @@ class GroupConfigs:
     def use(self, defaults: GroupSettings) -> None:
         """Give groups these defaults from now on."""
         self.defaults = defaults
-        self._known.use(defaults)
+        self._cache.use(defaults)
 
     def of(self, group_id: str) -> GroupSettings:
         """What is in effect for the group, as far as is known."""
-        record = self._known.by_group.get(group_id)
+        record = self._cache.by_group.get(group_id)
         return self.defaults if record is None else record.settings
 
     def own(self, group_id: str) -> Mapping[str, str]:
         """What the group sets itself, as far as is known."""
-        record = self._known.by_group.get(group_id)
+        record = self._cache.by_group.get(group_id)
         return NONE_SET if record is None else record.configs
 
     def group_ids(self) -> list[str]:
         """The groups that set something themselves, in order, as far as is known."""
-        return sorted(self._known.by_group)
+        return sorted(self._cache.by_group)
 
     async def current(self) -> None:
         """After it, every change that was announced before the call is known."""
-        await self._currency.prove()
+        await self._freshness.prove()
 
     async def run(self) -> None:
         """Notice for ever what others changed, about once a second."""
@@ -229,28 +229,28 @@ class GroupConfigs:
                         await self._write(group_id, configs, version=version)
                     except (Conflict, OutcomeUnknown):
                         continue  # what is there now tells whether it was done
-                await self._currency.announce()
+                await self._freshness.announce()
                 return
         raise Unavailable(f"the configs of group '{group_id}' are changed too often")
 
     async def _read(self, group_id: str) -> tuple[int, Mapping[str, str]]:
         """The version of the group's key, 0 for none, and what it says now."""
         key = keys.group_configs(group_id)
-        version = self._known.version(key)
+        version = self._cache.version(key)
         found = await self._store.get(key)
         if found is None:
-            self._known.forget(key, version=version)
+            self._cache.forget(key, version=version)
             return 0, NONE_SET
         record = decode(found, self.defaults)
-        self._known.learn(record)
+        self._cache.learn(record)
         return record.version, record.configs
 
     async def _write(self, group_id: str, configs: Mapping[str, str], *, version: int) -> None:
         key = keys.group_configs(group_id)
         if not configs:
             await self._store.put(key, None, expect=version)
-            self._known.forget(key, version=version)
+            self._cache.forget(key, version=version)
             return
         written = await self._store.put(key, encode(group_id, configs), expect=version)
         in_effect = settings(configs, self.defaults)
-        self._known.learn(GroupRecord(group_id, configs, in_effect, written))
+        self._cache.learn(GroupRecord(group_id, configs, in_effect, written))

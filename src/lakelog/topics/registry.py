@@ -7,7 +7,7 @@ is announced by moving that key. Rules:
   "unknown" before the store was asked after the question came (T1). One look at the revision
   serves everyone who waits, so a storm of unknown names costs no more than one name.
 - The revision moves after a change can be seen and before its author hears of it. Should its
-  author die in between, the next full reading (see `currency`) finds the change.
+  author die in between, the next full reading (see `key_cache`) finds the change.
 - Work that somebody left half done (see `lakelog.topics.topic`) is finished by whoever needs the
   name, or by `refresh` when it has lain there for `LEFT_BEHIND_S`.
 - Nothing here waits for ever on its own account; callers bound a whole change by a timeout, and a
@@ -30,7 +30,6 @@ from lakelog.telemetry import event
 from lakelog.topics import names
 from lakelog.topics.changes import ATTEMPTS_MAX, Changes, Streams
 from lakelog.topics.counters import take_block
-from lakelog.topics.currency import Currency
 from lakelog.topics.failures import (
     InvalidPartitions,
     InvalidReplication,
@@ -39,7 +38,7 @@ from lakelog.topics.failures import (
     TopicExists,
     UnknownTopic,
 )
-from lakelog.topics.known import Known
+from lakelog.topics.key_cache import CacheFreshness, TopicCache
 from lakelog.topics.settings import ConfigLayer, TopicDefaults, settings
 from lakelog.topics.topic import Span, Topic, TopicState, new_topic_id
 
@@ -71,9 +70,9 @@ class Topics:
         self._store = store
         self._clock = clock
         self._entropy = entropy
-        self._known = Known((defaults or TopicDefaults()).configs())
-        self._currency = Currency(store, clock, self._known)
-        self._changes = Changes(store, log, entropy, self._known, self._collides)
+        self._cache = TopicCache((defaults or TopicDefaults()).configs())
+        self._freshness = CacheFreshness(store, clock, self._cache)
+        self._changes = Changes(store, log, entropy, self._cache, self._collides)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._unconfirmed: dict[str, Topic] = {}
         self._left_behind: dict[str, tuple[int, float]] = {}
@@ -81,32 +80,32 @@ class Topics:
     @property
     def defaults(self) -> Mapping[str, str]:
         """The configs that this broker gives topics which do not set them."""
-        return self._known.defaults
+        return self._cache.defaults
 
     @property
     def layers(self) -> tuple[ConfigLayer, ...]:
         """The same by where they were set; a layer before another hides what that one sets."""
-        return self._known.layers
+        return self._cache.layers
 
     def use(self, altered: Sequence[ConfigLayer]) -> None:
         """Give topics these defaults on top of the options', from now on."""
-        self._known.use(altered)
+        self._cache.use(altered)
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """Call it whenever the topics that are known have changed."""
-        self._known.listeners.append(listener)
+        self._cache.listeners.append(listener)
 
     def cached(self, name: str) -> Topic | None:
         """The topic of that name if it is known; None proves nothing (see `find`)."""
-        return self._known.visible(name)
+        return self._cache.visible(name)
 
     def cached_id(self, topic_id: TopicId) -> Topic | None:
         """The topic of that id if it is known; None proves nothing (see `find_id`)."""
-        return self._known.visible_id(topic_id)
+        return self._cache.visible_id(topic_id)
 
     def cached_all(self) -> tuple[Topic, ...]:
         """The topics that are known, by name."""
-        return self._known.all()
+        return self._cache.all()
 
     async def find(self, name: str) -> Topic | None:
         """The topic of that name, or None when there is none."""
@@ -127,13 +126,13 @@ class Topics:
 
     async def current(self) -> None:
         """After it, every change that was announced before the call is known."""
-        await self._currency.prove()
+        await self._freshness.prove()
 
     async def refresh(self) -> None:
         """Notice what others changed, and finish what others left behind."""
         await self.current()
         now_s = self._clock.monotonic_s()
-        seen = {topic.name: topic for topic in self._known.unfinished()}
+        seen = {topic.name: topic for topic in self._cache.unfinished()}
         for name in [name for name in self._left_behind if name not in seen]:
             del self._left_behind[name]
         for name, topic in seen.items():
@@ -184,9 +183,9 @@ class Topics:
     async def ensure(self, name: str, *, partitions: int, replication_factor: int) -> Topic:
         """The topic of that name, made if there is none; a crowd that asks makes one topic."""
         async with self._lock(f"ensure {name}"):
-            known = self.cached(name)
-            if known is not None:
-                return known
+            cache = self.cached(name)
+            if cache is not None:
+                return cache
             try:
                 return await self.create(
                     name, partitions=partitions, replication_factor=replication_factor, configs={}
@@ -212,7 +211,7 @@ class Topics:
                     )
                 except Conflict:
                     continue
-                await self._currency.announce()
+                await self._freshness.announce()
                 try:
                     await self._changes.finish(marked)
                 except (Unavailable, OutcomeUnknown) as reason:
@@ -258,7 +257,7 @@ class Topics:
                     written = await self._changes.write(changed)
                 except Conflict:
                     continue
-                await self._currency.announce()
+                await self._freshness.announce()
                 return written
         raise Unavailable(f"topic '{topic.name}' is changed too often")
 
@@ -273,14 +272,14 @@ class Topics:
         """Whether a name like this one is there or comes to be, announced before we look."""
         if not names.can_collide(name):
             return False
-        await self._currency.announce()
+        await self._freshness.announce()
         await self.current()
-        return self._known.collider(name) is not None
+        return self._cache.collider(name) is not None
 
     async def _refuse_collision(self, name: str) -> None:
         if names.can_collide(name):
             await self.current()
-            other = self._known.collider(name)
+            other = self._cache.collider(name)
             if other is not None:
                 raise InvalidTopic(f"Topic '{name}' collides with existing topic: {other}")
 
@@ -318,10 +317,10 @@ class Topics:
             self._unconfirmed.pop(next(iter(self._unconfirmed)))
         self._unconfirmed[draft.name] = begun
         done = await self._changes.finish(begun)
-        await self._currency.announce()
+        await self._freshness.announce()
         self._unconfirmed.pop(draft.name, None)
         if done is None:
-            other = self._known.collider(draft.name)
+            other = self._cache.collider(draft.name)
             if other is not None:
                 raise InvalidTopic(f"Topic '{draft.name}' collides with existing topic: {other}")
             return replace(begun, state=TopicState.LIVE)  # made, and deleted at once by another
@@ -339,7 +338,7 @@ class Topics:
         """
         topic = await self._changes.finish(found)
         if not found.at_rest:
-            await self._currency.announce()
+            await self._freshness.announce()
         if topic is None:
             return None
         begun = self._unconfirmed.pop(found.name, None)
@@ -364,7 +363,7 @@ class Topics:
 
     async def _finished(self, topic: Topic) -> Topic:
         done = await self._changes.finish(topic)
-        await self._currency.announce()
+        await self._freshness.announce()
         if done is None:
             raise UnknownTopic("This server does not host this topic-partition.")
         return done
@@ -376,7 +375,7 @@ class Topics:
                 return
             try:
                 await self._changes.finish(found)
-                await self._currency.announce()
+                await self._freshness.announce()
             except Failure as reason:  # the others' work must not stop ours; it is tried again
                 event(_log, "topic_left_behind", topic=topic.name, reason=str(reason))
             else:

@@ -1,31 +1,128 @@
-"""The copy of the topic keys that a broker holds. Pure.
+"""The copies of keys that a broker holds: how current they are, and the one of the topics.
 
-Keys are learnt one by one as they are read and written, and all together when a full reading is
-installed. A key's version only grows, also when the key is made again, so an older reading never
-replaces a newer one; what was learnt while a full reading was under way is put on top of it.
+A revision key moves with every change; a copy is as current as the revision it was read at
+(`CacheFreshness`). One look at the revision serves everyone who asked before it began. Topics have
+one such copy, the configs of groups another.
+
+The copy of the topic keys is `TopicCache` (pure). Keys are learnt one by one as they are read and
+written, and all together when a full reading is installed. A key's version only grows, also when
+the key is made again, so an older reading never replaces a newer one; what was learnt while a full
+reading was under way is put on top of it.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Final, Generic, Protocol, TypeVar
 
+from lakelog.clock import Clock
 from lakelog.meta import keys
-from lakelog.meta.port import KeyValue
+from lakelog.meta.port import KeyValue, MetadataStore
+from lakelog.model.failures import Conflict, OutcomeUnknown, Unavailable
 from lakelog.model.ids import TopicId
 from lakelog.topics import names
 from lakelog.topics.config_values import ConfigSource
 from lakelog.topics.settings import ConfigLayer, TopicSettings, in_effect, merged
 from lakelog.topics.topic import Topic, TopicState, decode
 
+RELOAD_S: Final = 30.0
+"""Everything is read again this often, should an author have died before announcing."""
+
+ATTEMPTS_MAX: Final = 100
+
+ScanT = TypeVar("ScanT")
+
+
+class KeyCache(Protocol[ScanT]):
+    """A copy of all keys with one prefix."""
+
+    def scan(self) -> AbstractContextManager[ScanT]:
+        """Opened before all keys are read, so that what is learnt meanwhile is not lost."""
+
+    def install(self, scan: ScanT, found: Iterable[KeyValue]) -> None:
+        """These are all the keys there were."""
+
+
+class CacheFreshness(Generic[ScanT]):
+    """Keeps a copy current: of the topics, unless other keys are named."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        clock: Clock,
+        cache: KeyCache[ScanT],
+        *,
+        prefix: str = keys.TOPICS,
+        revision: str = keys.TOPICS_REVISION,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._cache = cache
+        self._prefix = prefix
+        self._revision_key = revision
+        self._revision = -1  # of the revision key; -1 until the first full reading
+        self._loaded_s = 0.0
+        self._asked = 0
+        self._proved = 0
+        self._failed = 0
+        self._reading = asyncio.Lock()
+        self._announcing = asyncio.Lock()
+
+    async def prove(self) -> None:
+        """After it, every change that was announced before the call is known."""
+        self._asked += 1
+        ticket = self._asked
+        async with self._reading:
+            if self._proved >= ticket:
+                return  # another's look began after we asked
+            if self._failed >= ticket:
+                raise Unavailable(f"{self._prefix} cannot be read")  # so it did for another
+            asked = self._asked
+            try:
+                await self._look()
+            except Unavailable:
+                self._failed = asked
+                raise
+            self._proved = asked
+
+    async def announce(self) -> None:
+        """Move the revision; if nobody else moved it since our reading, ours stays current."""
+        async with self._announcing:
+            expected = self._revision if self._revision >= 0 else None
+            for _ in range(ATTEMPTS_MAX):
+                try:
+                    revision = await self._store.put(self._revision_key, b"1", expect=expected)
+                except (Conflict, OutcomeUnknown):
+                    expected = None  # moving it once more does no harm
+                    continue
+                if expected is not None:
+                    self._revision = revision
+                return
+        raise Unavailable(f"{self._revision_key} cannot be moved")
+
+    async def _look(self) -> None:
+        """Read the revision and, if it moved or it is time, the keys."""
+        found = await self._store.get(self._revision_key)
+        revision = 0 if found is None else found.version
+        now_s = self._clock.monotonic_s()
+        if revision == self._revision and now_s - self._loaded_s < RELOAD_S:
+            return
+        with self._cache.scan() as scan:
+            found_keys = await self._store.range(self._prefix)
+            self._cache.install(scan, found_keys)
+        self._revision = revision
+        self._loaded_s = now_s
+
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reading:
+class TopicScan:
     """A full reading under way: what was learnt since it began, by name."""
 
     learnt: dict[str, tuple[int, Topic | None]] = field(default_factory=dict)
 
 
-class Known:
+class TopicCache:
     """Topics by name, in whatever state, and those that can be seen by id too."""
 
     def __init__(self, defaults: Mapping[str, str]) -> None:
@@ -40,7 +137,7 @@ class Known:
         self._unified: dict[str, set[str]] = {}
         self._unfinished: dict[str, Topic] = {}
         self._sorted: tuple[Topic, ...] | None = None
-        self._readings: list[Reading] = []
+        self._scans: list[TopicScan] = []
         self._is_changed = False
 
     def version(self, name: str) -> int:
@@ -88,31 +185,31 @@ class Known:
         settings = in_effect(topic.configs, self.defaults)
         if settings != topic.settings:  # the defaults moved while a change of it was under way
             topic = replace(topic, settings=settings)
-        for reading in self._readings:
-            reading.learnt[topic.name] = (topic.version, topic)
+        for scan in self._scans:
+            scan.learnt[topic.name] = (topic.version, topic)
         if topic.version >= self.version(topic.name):
             self._set(topic)
             self._tell()
 
     def forget(self, name: str, *, version: int) -> None:
         """The key was found absent or was deleted when its last version was this one."""
-        for reading in self._readings:
-            reading.learnt[name] = (version, None)
+        for scan in self._scans:
+            scan.learnt[name] = (version, None)
         if self.version(name) <= version:
             self._unset(name)
             self._tell()
 
     @contextmanager
-    def reading(self) -> Iterator[Reading]:
+    def scan(self) -> Iterator[TopicScan]:
         """Opened before all keys are read, so that `install` knows what was learnt meanwhile."""
-        reading = Reading()
-        self._readings.append(reading)
+        scan = TopicScan()
+        self._scans.append(scan)
         try:
-            yield reading
+            yield scan
         finally:
-            self._readings.remove(reading)
+            self._scans.remove(scan)
 
-    def install(self, reading: Reading, found: Iterable[KeyValue]) -> None:
+    def install(self, scan: TopicScan, found: Iterable[KeyValue]) -> None:
         """These are all the keys there were; raises `Corrupt`, and then nothing changes.
 
         Keys whose version is known already are not decoded again.
@@ -125,10 +222,10 @@ class Known:
             topics.append(topic)
         present = {topic.name for topic in topics}
         for name in [name for name in self._by_name if name not in present]:
-            if name not in reading.learnt:
+            if name not in scan.learnt:
                 self._unset(name)
         for topic in topics:
-            version, _ = reading.learnt.get(topic.name, (0, None))
+            version, _ = scan.learnt.get(topic.name, (0, None))
             if topic.version > version:
                 self._set(topic)
         self._tell()

@@ -9,7 +9,7 @@ from lakelog.meta import keys
 from lakelog.meta.port import KeyValue
 from lakelog.model.ids import TopicId
 from lakelog.topics.config_values import ConfigSource
-from lakelog.topics.known import Known
+from lakelog.topics.key_cache import TopicCache
 from lakelog.topics.settings import ConfigLayer, settings
 from lakelog.topics.topic import Span, Topic, TopicState, encode
 
@@ -46,7 +46,7 @@ class Store:
         return self.keys[name]
 
 
-def check(known: Known, store: Store) -> None:
+def check(known: TopicCache, store: Store) -> None:
     live = {name: made for name, made in store.keys.items() if made.state is TopicState.LIVE}
     assert {made.name: made for made in known.all()} == live
     assert [made.name for made in known.all()] == sorted(live)
@@ -65,7 +65,7 @@ def check(known: Known, store: Store) -> None:
 
 @given(st.data())
 def test_whatever_was_learnt_in_whatever_order_the_newest_counts(data: st.DataObject) -> None:
-    store, known = Store(), Known({})
+    store, known = Store(), TopicCache({})
     late: list[Topic] = []  # readings that arrive after newer ones
     for _ in range(data.draw(st.integers(1, 12))):
         name = data.draw(st.sampled_from(NAMES))
@@ -82,60 +82,60 @@ def test_whatever_was_learnt_in_whatever_order_the_newest_counts(data: st.DataOb
             case "late" if late:
                 known.learn(data.draw(st.sampled_from(late)))
             case _:
-                with known.reading() as reading:
+                with known.scan() as scan:
                     found = [key_value(made) for made in store.keys.values()]
                     if data.draw(st.booleans()):
                         known.learn(store.put(name, TopicState.LIVE))
-                    known.install(reading, found)
+                    known.install(scan, found)
         check(known, store)
 
 
 def test_a_topic_made_while_all_are_read_is_not_forgotten() -> None:
-    known = Known({})
-    with known.reading() as reading:
+    known = TopicCache({})
+    with known.scan() as scan:
         known.learn(topic("c", 5))
-        known.install(reading, [])
+        known.install(scan, [])
     assert known.visible("c") is not None
 
 
 def test_a_topic_deleted_while_all_are_read_does_not_come_back() -> None:
-    known = Known({})
+    known = TopicCache({})
     known.learn(topic("c", 5))
-    with known.reading() as reading:
+    with known.scan() as scan:
         known.forget("c", version=5)
-        known.install(reading, [key_value(topic("c", 5))])
+        known.install(scan, [key_value(topic("c", 5))])
     assert known.visible("c") is None
 
 
 def test_a_topic_made_again_while_all_are_read_is_the_new_one() -> None:
-    known = Known({})
-    with known.reading() as reading:
+    known = TopicCache({})
+    with known.scan() as scan:
         known.forget("c", version=5)
-        known.install(reading, [key_value(topic("c", 9))])
+        known.install(scan, [key_value(topic("c", 9))])
     found = known.visible("c")
     assert found is not None
     assert found.version == 9
 
 
 def test_a_reading_that_failed_changes_nothing() -> None:
-    known = Known({})
+    known = TopicCache({})
     known.learn(topic("c", 5))
-    with known.reading():
+    with known.scan():
         pass
     assert known.visible("c") is not None
 
 
 def test_keys_of_known_versions_are_not_decoded_again() -> None:
-    known = Known({})
+    known = TopicCache({})
     made = topic("c", 5)
     known.learn(made)
-    with known.reading() as reading:
-        known.install(reading, [replace(key_value(made), value=b"not looked at")])
+    with known.scan() as scan:
+        known.install(scan, [replace(key_value(made), value=b"not looked at")])
     assert known.visible("c") is made
 
 
 def test_a_change_of_what_can_be_seen_is_told_once_and_nothing_else_is() -> None:
-    known, store = Known({}), Store()
+    known, store = TopicCache({}), Store()
     told: list[tuple[str, ...]] = []
     known.listeners.append(lambda: told.append(tuple(made.name for made in known.all())))
     known.learn(store.put("c", TopicState.CREATING))
@@ -145,17 +145,17 @@ def test_a_change_of_what_can_be_seen_is_told_once_and_nothing_else_is() -> None
     known.learn(seen)
     assert told == [("c",)]
     other = store.put("a.b", TopicState.LIVE)
-    with known.reading() as reading:
-        known.install(reading, [key_value(seen), key_value(other)])
+    with known.scan() as scan:
+        known.install(scan, [key_value(seen), key_value(other)])
     assert told == [("c",), ("a.b", "c")]
-    with known.reading() as reading:
-        known.install(reading, [key_value(seen), key_value(other)])
+    with known.scan() as scan:
+        known.install(scan, [key_value(seen), key_value(other)])
     known.forget("c", version=store.version + 1)
     assert told == [("c",), ("a.b", "c"), ("a.b",)]
 
 
 def test_a_change_that_was_worked_out_before_the_defaults_moved_follows_them() -> None:
-    known = Known({})
+    known = TopicCache({})
     before = topic("c", 5)
     known.learn(before)
     altered = {"retention.ms": "7"}
