@@ -26,7 +26,7 @@ from lakelog.http.pipeline_messages import (
 from lakelog.http.service import serve
 from lakelog.index.ports import IndexedTopic, StreamIndex, StreamRange, StreamView
 from lakelog.model.failures import Failure, Fenced, OutcomeUnknown
-from lakelog.topics.pipeline_access import pipeline_token
+from lakelog.topics.cluster import pipeline_token
 
 Ask = Callable[..., Awaitable[tuple[int, bytes]]]
 SWAP = {

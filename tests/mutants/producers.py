@@ -22,10 +22,10 @@ PLANTS: tuple[Plant, ...] = (
     ),
     plant(
         "a read of the counter that failed answers others",
-        "topics/producer_ids.py",
+        "topics/id_blocks.py",
         "if self._read_answered <= begun_before:",
         "if self._reads_begun <= begun_before:",
-        tests=("tests/topics/test_producer_ids.py",),
+        tests=("tests/topics/test_id_blocks_producers.py",),
     ),
     plant(
         "the level of a domain does not bound its producers",
@@ -57,17 +57,17 @@ PLANTS: tuple[Plant, ...] = (
     ),
     plant(
         "orphan streams go at the first look",
-        "topics/orphans.py",
+        "topics/changes.py",
         "if now_s - since_s >= GRACE_S",
         "if now_s - since_s >= 0",
-        tests=("tests/topics/test_orphans.py",),
+        tests=("tests/topics/test_changes_orphans.py",),
     ),
     plant(
         "streams that hold records are taken for orphans",
         "streams/table.py",
         'rows[self.columns["head"][rows] == 0]',
         'rows[self.columns["head"][rows] >= 0]',
-        tests=("tests/topics/test_orphans.py",),
+        tests=("tests/topics/test_changes_orphans.py",),
     ),
     plant(
         "nobody is let go before the time",

@@ -8,10 +8,10 @@ BROKER_CONFIGS = ("tests/topics/test_broker_configs.py",)
 PLANTS: tuple[Plant, ...] = (
     plant(
         "retention by defaults that were altered meanwhile",
-        "topics/retention.py",
+        "topics/changes.py",
         "    await configs.current()",
         "    configs.altered()",
-        tests=("tests/topics/test_retention.py",),
+        tests=("tests/topics/test_changes_retention.py",),
     ),
     plant(
         "a topic changed meanwhile keeps the old defaults",

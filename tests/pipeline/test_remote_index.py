@@ -29,7 +29,7 @@ from lakelog.model.failures import NotFound, OutcomeUnknown, Refused, Unavailabl
 from lakelog.model.ids import BrokerId
 from lakelog.pipeline import remote_index as remote_module
 from lakelog.pipeline.remote_index import RemoteIndex
-from lakelog.topics.pipeline_access import pipeline_token
+from lakelog.topics.cluster import pipeline_token
 from lakelog.topics.routing import Node
 
 

@@ -18,7 +18,7 @@ from lakelog.index.ports import LogIndex, StreamRange, StreamView
 from lakelog.pipeline.remote_index import RemoteIndex
 from lakelog.server.pipeline_index import BrokerIndex
 from lakelog.streams.objects import FileKind, FileName, digest
-from lakelog.topics.pipeline_access import Token, pipeline_token
+from lakelog.topics.cluster import PipelineToken, pipeline_token
 from lakelog.topics.topic import Topic
 
 ENTROPY = SeededEntropy("tokens")
@@ -30,7 +30,7 @@ async def http_port(broker: Broker, stores: Stores) -> AsyncIterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.setblocking(False)
         index = BrokerIndex(broker, stores.clock)
-        token = Token(stores.metadata, ENTROPY)
+        token = PipelineToken(stores.metadata, ENTROPY)
         serving = asyncio.create_task(
             serve_pages(
                 listening,

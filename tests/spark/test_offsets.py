@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lakelog.lake.read.read_request import PartitionName
 from lakelog.model.failures import Refused
 from lakelog.spark.offsets import TOPIC_IDS, Vector, document_of, parse_vector
-from lakelog.topics.names import fault
+from lakelog.topics.failures import name_fault
 
 TOPIC_ID = bytes(range(16))
 NAMES = st.text("abAB01._-", min_size=1, max_size=5)
@@ -34,7 +34,7 @@ def test_offsets_are_those_of_kafka_and_the_ids_of_topics() -> None:
 
 
 def test_no_topic_can_have_the_name_under_which_the_ids_stand() -> None:
-    assert fault(TOPIC_IDS) is not None
+    assert name_fault(TOPIC_IDS) is not None
 
 
 def test_a_checkpoint_of_spark_s_kafka_source_has_no_ids() -> None:

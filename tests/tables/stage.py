@@ -21,7 +21,7 @@ from lakelog.pipeline.maintenance.retention import (
 )
 from lakelog.pipeline.remote_index import RemoteIndex
 from lakelog.pipeline.rounds import Pipeline
-from lakelog.topics.pipeline_access import pipeline_token
+from lakelog.topics.cluster import pipeline_token
 
 FRESH = {"lakelog_table_freshness_ms": "0"}
 """What a topic is told whose records become rows in the next round."""

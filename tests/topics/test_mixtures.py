@@ -10,7 +10,7 @@ import pytest
 from tests.topics.stage import Fault, Steps, World, make
 
 from lakelog.model.failures import Failure
-from lakelog.topics import names
+from lakelog.topics import failures
 from lakelog.topics.registry import Topics
 
 NAMES = ("a.b", "a_b", "c")
@@ -63,7 +63,7 @@ def test_any_mixture_of_changes_comes_to_rest(seed: int) -> None:
         await world.settle(judge)
         topics = await world.check_at_rest()
         assert {topic.name for topic in await judge.all()} == set(topics)
-        unified = [names.unified(name) for name in topics]
+        unified = [failures.unified_name(name) for name in topics]
         assert len(set(unified)) == len(unified)
         for broker in brokers:
             assert await broker.all() == tuple(topics[name] for name in sorted(topics))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from lakelog.broker.administration import Deadline, Fault
 from lakelog.broker.config_resources import ResourceType
 from lakelog.model.errors import ErrorCode
-from lakelog.topics import names
+from lakelog.topics import failures
 from lakelog.topics.broker_configs import ALL_BROKERS
 from lakelog.topics.failures import InvalidChange, UnknownTopic
 from lakelog.topics.settings import settings
@@ -89,7 +89,7 @@ async def _alter_broker(
 async def _alter_topic(
     broker: "Broker", name: str, alteration: Alteration, *, validate_only: bool
 ) -> None:
-    names.check(name)
+    failures.check_name(name)
     topic = broker.topics.cached(name)
     if topic is None:
         settings(alteration({}))  # as in Kafka, a wrong config is worse than a wrong topic

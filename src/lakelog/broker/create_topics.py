@@ -17,7 +17,7 @@ from lakelog.broker.administration import Deadline, Fault
 from lakelog.broker.assignments import check_topic
 from lakelog.broker.call import Call, Endpoint
 from lakelog.model.errors import ErrorCode
-from lakelog.topics import names
+from lakelog.topics import failures
 from lakelog.topics.failures import (
     InvalidChange,
     InvalidConfig,
@@ -74,11 +74,11 @@ class _Creation:
         """The work of making one topic."""
 
         async def make() -> "Topic":
-            if asked.name == names.CLUSTER_METADATA:
+            if asked.name == failures.CLUSTER_METADATA:
                 raise InvalidChange(
-                    f"Creation of internal topic {names.CLUSTER_METADATA} is prohibited."
+                    f"Creation of internal topic {failures.CLUSTER_METADATA} is prohibited."
                 )
-            names.check(asked.name)
+            failures.check_name(asked.name)
             configs = _configs(asked)
             partitions, replication_factor = self._shape(asked)
             return await self._broker.topics.create(

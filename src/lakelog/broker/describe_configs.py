@@ -22,7 +22,7 @@ from lakelog.broker.config_resources import (
     group_entries,
 )
 from lakelog.model.errors import ErrorCode
-from lakelog.topics import names
+from lakelog.topics import failures
 from lakelog.topics.failures import InvalidChange, TooLarge, TopicFailure
 from lakelog.topics.settings import described
 from lakelog.wire.apis import ApiKey
@@ -115,7 +115,7 @@ class _Description:
                 raise InvalidChange(f"Unknown resource type {asked.resource_type}")
 
     def _topic(self, name: str, keys: frozenset[str]) -> Shown | Fault:
-        names.check(name)
+        failures.check_name(name)
         stale = self._stale[ResourceType.TOPIC]
         if stale is not None:
             return stale

@@ -15,7 +15,7 @@ from lakelog.broker.call import Call, Endpoint
 from lakelog.broker.errors import Attempt
 from lakelog.broker.lookup import TopicFinder, check_count, unproven_code
 from lakelog.model.errors import ErrorCode
-from lakelog.topics.names import fault
+from lakelog.topics.failures import name_fault
 from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -68,7 +68,7 @@ async def handle(
 
 async def _find(finder: TopicFinder, asked: DescribeProducersTopicRequest) -> "Topic | Fault":
     """The topic, or what its partitions are answered with."""
-    problem = fault(asked.name)
+    problem = name_fault(asked.name)
     if problem is not None:
         return Fault(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
     found = await finder.find(asked.name, asked.partition_indexes)

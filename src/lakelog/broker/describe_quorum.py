@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from lakelog.broker.call import Call, Endpoint
 from lakelog.broker.nodes import controller, shown_nodes
 from lakelog.model.errors import ErrorCode
-from lakelog.topics.names import CLUSTER_METADATA
+from lakelog.topics.failures import CLUSTER_METADATA
 from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.describe_quorum import (
     DescribeQuorumListener,

@@ -13,7 +13,7 @@ from lakelog.broker.call import Call, Endpoint
 from lakelog.broker.nodes import TOPIC_OPERATIONS
 from lakelog.model.errors import ErrorCode
 from lakelog.model.ids import LEADER_EPOCH
-from lakelog.topics import names
+from lakelog.topics import failures
 from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -111,13 +111,13 @@ def _refused(
 
 
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
-    bad = names.fault(name) is not None
+    bad = failures.name_fault(name) is not None
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.INVALID_TOPIC_EXCEPTION
         if bad
         else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         name=name,
-        is_internal=name in names.INTERNAL,
+        is_internal=name in failures.INTERNAL,
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
@@ -143,7 +143,7 @@ def _shown(
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.id,
-        is_internal=topic.name in names.INTERNAL,
+        is_internal=topic.name in failures.INTERNAL,
         partitions=tuple(partitions),
         topic_authorized_operations=TOPIC_OPERATIONS,
     )

@@ -9,7 +9,7 @@ from lakelog.broker.errors import Attempt, failure_code, unknown_code
 from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Failure, Unavailable
 from lakelog.model.ids import LEADER_EPOCH, TopicId
-from lakelog.topics.names import fault
+from lakelog.topics.failures import name_fault
 
 if TYPE_CHECKING:
     from lakelog.broker.broker import Broker
@@ -90,7 +90,7 @@ class TopicFinder:
         A topic without some of them was seen to be so after the request came, see `no_partition`.
         """
         found = self.cached(name_or_id)
-        if found is None and isinstance(name_or_id, str) and fault(name_or_id) is not None:
+        if found is None and isinstance(name_or_id, str) and name_fault(name_or_id) is not None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # a name that nobody can have
         # Others may have made the topic, or made it larger.
         lacks = found is None or max(partitions, default=-1) >= found.partition_count

@@ -27,7 +27,7 @@ from lakelog.broker.nodes import (
 from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Failure
 from lakelog.model.ids import LEADER_EPOCH, ZERO_TOPIC_ID, TopicId
-from lakelog.topics import names
+from lakelog.topics import failures
 from lakelog.topics.failures import TopicFailure
 from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.metadata import (
@@ -177,9 +177,9 @@ async def create_missing(broker: "Broker", wanted: Sequence[str]) -> dict[str, E
 def _may_be_made(broker: "Broker", name: str) -> bool:
     return (
         broker.topics.cached(name) is None
-        and names.fault(name) is None
-        and name not in names.INTERNAL
-        and name != names.CLUSTER_METADATA
+        and failures.name_fault(name) is None
+        and name not in failures.INTERNAL
+        and name != failures.CLUSTER_METADATA
     )
 
 
@@ -209,7 +209,7 @@ class _Answers:
             MetadataResponseTopic(
                 error_code=self._missing_code(name),
                 name=name,
-                is_internal=name in names.INTERNAL,
+                is_internal=name in failures.INTERNAL,
                 topic_authorized_operations=self._operations,
             )
         )
@@ -229,14 +229,14 @@ class _Answers:
             MetadataResponseTopic(
                 name=topic.name,
                 topic_id=topic.id,
-                is_internal=topic.name in names.INTERNAL,
+                is_internal=topic.name in failures.INTERNAL,
                 partitions=await self._partitions(topic),
                 topic_authorized_operations=self._operations,
             )
         )
 
     def _missing_code(self, name: str) -> ErrorCode:
-        if names.fault(name) is not None:
+        if failures.name_fault(name) is not None:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         if not self._current:
             return ErrorCode.LEADER_NOT_AVAILABLE

@@ -23,7 +23,7 @@ from lakelog.server.snapshot_index import SnapshotIndex
 from lakelog.server.table_list import TableList
 from lakelog.server.table_metadata import TableReads
 from lakelog.server.write_index import WriteIndex
-from lakelog.topics.pipeline_access import Token
+from lakelog.topics.cluster import PipelineToken
 
 
 async def serve_http(node: Node, world: World, options: Options, listening: socket.socket) -> None:
@@ -46,7 +46,7 @@ async def serve_http(node: Node, world: World, options: Options, listening: sock
 def _routes(
     node: Node, world: World, options: Options, catalog: IcebergPages | None
 ) -> list[BaseRoute]:
-    token = Token(world.store, world.entropy)
+    token = PipelineToken(world.store, world.entropy)
     routes = pipeline_routes(BrokerIndex(node.broker, world.clock), token.get)
     place = StorePlace(world.objects.url, public_options(options.objects.options))
     routes += reading_routes(ReadIndex(node.broker, world.clock), place)

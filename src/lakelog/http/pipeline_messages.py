@@ -1,6 +1,6 @@
 """What a broker and the pipeline say to each other over HTTP: bodies in msgpack. Pure.
 
-A question is a POST to a path below `PATH` with the token of `lakelog.topics.pipeline_access`. An
+A question is a POST to a path below `PATH` with the token of `lakelog.topics.cluster`. An
 answer to many streams or ranges may hold only the first of them, and says how many: the rest is
 asked for again. Columns travel as they are, 8 bytes little-endian a number.
 """

@@ -53,8 +53,7 @@ from lakelog.pipeline.spark.engine import SparkEngine
 from lakelog.pipeline.spark.key_scan import SparkScanner
 from lakelog.pipeline.spark.settings import SparkOptions, check_reach
 from lakelog.telemetry import event
-from lakelog.topics.cluster import ClusterRecord
-from lakelog.topics.pipeline_access import pipeline_token
+from lakelog.topics.cluster import ClusterRecord, pipeline_token
 
 FRUITLESS_MAX: Final = 3
 """So many rounds in a row that bring no task to its end, and catching up gives up."""

@@ -30,8 +30,7 @@ from lakelog.http.pipeline_messages import (
 from lakelog.index.ports import IndexedTopic, StreamIndex, StreamRange, StreamView
 from lakelog.meta.port import MetadataStore
 from lakelog.model.failures import Refused, Unavailable
-from lakelog.topics.cluster import http_addresses
-from lakelog.topics.pipeline_access import pipeline_token
+from lakelog.topics.cluster import http_addresses, pipeline_token
 
 
 class RemoteIndex:

@@ -44,10 +44,9 @@ from lakelog.server.index_view import describe
 from lakelog.server.listener import Listener
 from lakelog.server.options import Address, ServerOptions
 from lakelog.telemetry import Metrics, event
+from lakelog.topics.changes import OrphanStreams, policies
 from lakelog.topics.cluster import Cluster, open_cluster
-from lakelog.topics.orphans import OrphanStreams
 from lakelog.topics.registry import Topics
-from lakelog.topics.retention import policies
 from lakelog.topics.routing import Node as ClusterNode
 from lakelog.topics.settings import TopicDefaults
 from lakelog.topics.tables import TableKeeper, TableOptions

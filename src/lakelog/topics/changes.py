@@ -5,19 +5,42 @@ cannot be seen any more. Each step may be done twice and by anyone, so a broker 
 leaves work behind, never a mess. Names that differ only in `.` and `_` must not both become
 visible: whoever carries a CREATING topic on looks for such a name after the decision was written,
 so of two at least one sees the other and withdraws.
+
+`OrphanStreams` drops what a creation that came too late left behind. A creator that stalls may
+append its Create when another broker has finished the topic and somebody has deleted it: then the
+streams come after their Drop. It drops them itself when it finds the key gone, unless it died, or
+gave up before it heard that its record had landed. Such streams belong to a topic id that no key
+has, and an id is never given to a second topic: so they are garbage, and stay it. Rules:
+
+- The streams are looked at first and the keys after that: a key that is missing then was there.
+- A stream is dropped only when it was garbage in two looks that are a grace apart.
+- Only streams that never held a record are dropped. A late creation's never do, because nobody can
+  see the topic; and should keys ever be lost, their topics' records are not.
+
+`policies` is what each stream keeps, as retention asks for it: by the topics' configs, read right
+now (T6).
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from lakelog.clock import Entropy
+from lakelog.clock import Clock, Entropy
+from lakelog.log.log import Log
+from lakelog.log.retention import Policy
 from lakelog.meta import keys
 from lakelog.meta.port import MetadataStore
-from lakelog.model.failures import Conflict, OutcomeUnknown, Unavailable
+from lakelog.model.failures import Conflict, Failure, OutcomeUnknown, Unavailable
 from lakelog.model.ids import TopicId
+from lakelog.telemetry import event
 from lakelog.topics.key_cache import TopicCache
 from lakelog.topics.topic import Span, Topic, TopicState, decode, encode
+
+if TYPE_CHECKING:
+    from lakelog.topics.broker_configs import BrokerConfigs
+    from lakelog.topics.registry import Topics
 
 STREAMS_PER_CALL: Final = 1_024
 """So many streams are made or dropped at a time: a huge topic must not hold up the others."""
@@ -40,7 +63,7 @@ class Streams(Protocol):
         """Return when none of these streams exists."""
 
 
-class Changes:
+class TopicChanges:
     """Moves the keys of topics from state to state; what it reads and writes becomes known.
 
     `collides` tells, for a topic that is being created, whether another one like it is there or
@@ -152,3 +175,70 @@ class Changes:
                 self._cache.forget(topic.name, version=topic.version)
                 return
         raise Unavailable(f"{key} cannot be deleted")
+
+
+LOOK_INTERVAL_S: Final = 300.0
+GRACE_S: Final = 600.0
+
+_log = logging.getLogger(__name__)
+
+
+class OrphanStreams:
+    """Finds and drops the streams that no topic has."""
+
+    def __init__(self, store: MetadataStore, log: Log, clock: Clock) -> None:
+        self._store = store
+        self._streams = log
+        self._clock = clock
+        self._suspects: dict[TopicId, float] = {}
+
+    async def run(self) -> None:
+        """Look for ever, once an interval."""
+        while True:
+            await asyncio.sleep(LOOK_INTERVAL_S)
+            try:
+                await self.drop_once()
+            except Failure as error:
+                event(_log, "orphans_not_dropped", logging.WARNING, reason=repr(error))
+
+    async def drop_once(self) -> int:
+        """One look; returns how many streams were dropped."""
+        empty = self._empty_streams()
+        orphans = empty.keys() - await self._topics()
+        now_s = self._clock.monotonic_s()
+        self._suspects = {topic: self._suspects.get(topic, now_s) for topic in sorted(orphans)}
+        condemned = [
+            stream
+            for topic, since_s in self._suspects.items()
+            if now_s - since_s >= GRACE_S
+            for stream in empty[topic]
+        ]
+        if condemned:
+            await self._streams.drop_streams(condemned)
+            event(_log, "orphans_dropped", streams=len(condemned))
+        return len(condemned)
+
+    def _empty_streams(self) -> dict[TopicId, list[int]]:
+        """The streams that never held a record, by the topic they were made for."""
+        found: dict[TopicId, list[int]] = {}
+        for replica in self._streams.replicas:
+            for topic, streams in replica.state.streams.empty_by_topic().items():
+                found.setdefault(topic, []).extend(streams)
+        return found
+
+    async def _topics(self) -> set[TopicId]:
+        """The ids of all topics that have a key, in whatever state."""
+        found = await self._store.range(keys.TOPICS)
+        return {decode(key.value, version=key.version).id for key in found}
+
+
+async def policies(topics: "Topics", configs: "BrokerConfigs") -> Mapping[int, Policy]:
+    """The policy of every stream whose topic drops old records; others are left out."""
+    await configs.current()  # what topics get that do not say how long they keep records
+    found: dict[int, Policy] = {}
+    for topic in await topics.all():
+        kept = topic.settings
+        if kept.delete and (kept.retention_ms >= 0 or kept.retention_bytes >= 0):
+            policy = Policy(kept.retention_ms, max(kept.retention_bytes, -1))
+            found.update(dict.fromkeys(topic.streams(), policy))
+    return found

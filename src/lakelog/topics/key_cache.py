@@ -21,7 +21,7 @@ from lakelog.meta import keys
 from lakelog.meta.port import KeyValue, MetadataStore
 from lakelog.model.failures import Conflict, OutcomeUnknown, Unavailable
 from lakelog.model.ids import TopicId
-from lakelog.topics import names
+from lakelog.topics import failures
 from lakelog.topics.config_values import ConfigSource
 from lakelog.topics.settings import ConfigLayer, TopicSettings, in_effect, merged
 from lakelog.topics.topic import Topic, TopicState, decode
@@ -165,7 +165,9 @@ class TopicCache:
 
     def collider(self, name: str) -> str | None:
         """Another name, of a topic that is or comes to be, which differs only in `.` and `_`."""
-        others = (other for other in self._unified.get(names.unified(name), ()) if other != name)
+        others = (
+            other for other in self._unified.get(failures.unified_name(name), ()) if other != name
+        )
         return min(others, default=None)
 
     def use(self, altered: Sequence[ConfigLayer]) -> None:
@@ -246,8 +248,8 @@ class TopicCache:
             self._visible[name] = topic
             self._by_id[topic.id] = topic
             self._is_changed = True
-        if topic.state is not TopicState.DELETING and names.can_collide(name):
-            self._unified.setdefault(names.unified(name), set()).add(name)
+        if topic.state is not TopicState.DELETING and failures.can_collide(name):
+            self._unified.setdefault(failures.unified_name(name), set()).add(name)
         if not topic.at_rest:
             self._unfinished[name] = topic
 
@@ -260,8 +262,8 @@ class TopicCache:
             self._is_changed = True
         self._by_id.pop(topic.id, None)
         self._unfinished.pop(name, None)
-        alike = self._unified.get(names.unified(name))
+        alike = self._unified.get(failures.unified_name(name))
         if alike is not None:
             alike.discard(name)
             if not alike:
-                del self._unified[names.unified(name)]
+                del self._unified[failures.unified_name(name)]

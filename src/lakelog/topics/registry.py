@@ -27,9 +27,8 @@ from lakelog.meta.port import MetadataStore
 from lakelog.model.failures import Conflict, Failure, OutcomeUnknown, Unavailable
 from lakelog.model.ids import TopicId
 from lakelog.telemetry import event
-from lakelog.topics import names
-from lakelog.topics.changes import ATTEMPTS_MAX, Changes, Streams
-from lakelog.topics.counters import take_block
+from lakelog.topics import failures
+from lakelog.topics.changes import ATTEMPTS_MAX, Streams, TopicChanges
 from lakelog.topics.failures import (
     InvalidPartitions,
     InvalidReplication,
@@ -38,6 +37,7 @@ from lakelog.topics.failures import (
     TopicExists,
     UnknownTopic,
 )
+from lakelog.topics.id_blocks import take_block
 from lakelog.topics.key_cache import CacheFreshness, TopicCache
 from lakelog.topics.settings import ConfigLayer, TopicDefaults, settings
 from lakelog.topics.topic import Span, Topic, TopicState, new_topic_id
@@ -72,7 +72,7 @@ class Topics:
         self._entropy = entropy
         self._cache = TopicCache((defaults or TopicDefaults()).configs())
         self._freshness = CacheFreshness(store, clock, self._cache)
-        self._changes = Changes(store, log, entropy, self._cache, self._collides)
+        self._changes = TopicChanges(store, log, entropy, self._cache, self._collides)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._unconfirmed: dict[str, Topic] = {}
         self._left_behind: dict[str, tuple[int, float]] = {}
@@ -109,7 +109,7 @@ class Topics:
 
     async def find(self, name: str) -> Topic | None:
         """The topic of that name, or None when there is none."""
-        if self.cached(name) is None and names.fault(name) is None:
+        if self.cached(name) is None and failures.name_fault(name) is None:
             await self.current()
         return self.cached(name)
 
@@ -161,7 +161,7 @@ class Topics:
         validate_only: bool = False,
     ) -> Topic:
         """Make a topic and return it once everybody can see it; raises `TopicFailure`."""
-        names.check(name)
+        failures.check_name(name)
         async with self._lock(name):
             for _ in range(ATTEMPTS_MAX):
                 found = await self._changes.read(name)
@@ -270,14 +270,14 @@ class Topics:
 
     async def _collides(self, name: str) -> bool:
         """Whether a name like this one is there or comes to be, announced before we look."""
-        if not names.can_collide(name):
+        if not failures.can_collide(name):
             return False
         await self._freshness.announce()
         await self.current()
         return self._cache.collider(name) is not None
 
     async def _refuse_collision(self, name: str) -> None:
-        if names.can_collide(name):
+        if failures.can_collide(name):
             await self.current()
             other = self._cache.collider(name)
             if other is not None:

@@ -8,7 +8,7 @@ from lakelog.meta import keys
 from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.meta.port import KeyValue
 from lakelog.model.failures import Corrupt, Unavailable
-from lakelog.topics.producer_ids import PRODUCER_BLOCK, ProducerIds
+from lakelog.topics.id_blocks import PRODUCER_BLOCK, ProducerIds
 
 
 class CountedStore(MemoryMetadataStore):

@@ -7,7 +7,7 @@ from lakelog.clock import SeededEntropy
 from lakelog.meta import keys
 from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.model.failures import Corrupt, Unavailable
-from lakelog.topics.pipeline_access import Token, pipeline_token
+from lakelog.topics.cluster import PipelineToken, pipeline_token
 
 
 def test_everybody_finds_the_token_that_the_first_one_made() -> None:
@@ -29,7 +29,7 @@ def test_a_token_whose_writing_was_not_confirmed_is_settled_by_reading(fault: Fa
         steps = Steps()
         steps.faults = {1: fault}
         store = SteppedStore(MemoryMetadataStore(ManualClock()), steps)
-        token = Token(store, SeededEntropy("x"))
+        token = PipelineToken(store, SeededEntropy("x"))
         if fault is Fault.LOST:
             with pytest.raises(Unavailable):
                 await token.get()

@@ -1,9 +1,12 @@
-"""Producer ids: each is given out once for ever (row 24), and every broker can tell which were.
+"""Numbers that are given out once for ever, in blocks, from a counter in the metadata store.
 
-Ids are taken from a counter in the metadata store in blocks, so every id below the counter may be
-somebody's, and none from it on is. What a broker knows of the counter may be old: before it says
-that an id was never given out, it reads the counter, after the question came. One read serves
-everyone who waits, so a storm of invented ids costs no more than one.
+A block is taken by compare-and-swap. When it is unknown whether that went through, another block is
+taken: a number may be lost, never given out twice.
+
+Producer ids are such numbers (row 24), and every broker can tell which were given out: every id
+below the counter may be somebody's, and none from it on is. What a broker knows of the counter may
+be old: before it says that an id was never given out, it reads the counter, after the question
+came. One read serves everyone who waits, so a storm of invented ids costs no more than one.
 """
 
 import asyncio
@@ -11,8 +14,44 @@ from typing import Final
 
 from lakelog.meta import keys
 from lakelog.meta.port import MetadataStore
+from lakelog.model.failures import Conflict, Corrupt, OutcomeUnknown, Unavailable
 from lakelog.model.ids import ProducerId
-from lakelog.topics.counters import read_counter, take_block
+
+ATTEMPTS_MAX: Final = 1_000
+"""Every failed attempt is another's success, so this many is a store gone wrong."""
+
+COUNTER_MAX: Final = (1 << 63) - 1
+
+
+async def take_block(store: MetadataStore, key: str, size: int, *, first: int) -> range:
+    """The next `size` numbers of the counter, which starts at `first`."""
+    assert size > 0, size
+    for _ in range(ATTEMPTS_MAX):
+        found = await store.get(key)
+        start = first if found is None else _number(key, found.value)
+        if start + size > COUNTER_MAX:
+            raise Corrupt(f"{key} has run out of numbers: it stands at {start}")
+        try:
+            await store.put(
+                key, str(start + size).encode(), expect=0 if found is None else found.version
+            )
+        except (Conflict, OutcomeUnknown):
+            continue
+        return range(start, start + size)
+    raise Unavailable(f"{key} is too contended")
+
+
+async def read_counter(store: MetadataStore, key: str, *, first: int) -> int:
+    """Where the counter stands now: no number from it on was given out yet."""
+    found = await store.get(key)
+    return first if found is None else _number(key, found.value)
+
+
+def _number(key: str, value: bytes) -> int:
+    if not value.isdigit() or len(value) > 20:
+        raise Corrupt(f"{key} holds no number")
+    return int(value)
+
 
 PRODUCER_BLOCK: Final = 1_000
 FIRST_PRODUCER: Final = 0

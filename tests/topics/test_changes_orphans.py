@@ -13,7 +13,7 @@ from lakelog.log.log import Log
 from lakelog.meta import keys
 from lakelog.model.failures import Corrupt, OutcomeUnknown
 from lakelog.model.ids import TopicId
-from lakelog.topics.orphans import GRACE_S, OrphanStreams
+from lakelog.topics.changes import GRACE_S, OrphanStreams
 from lakelog.topics.registry import LEFT_BEHIND_S, Topics
 from lakelog.topics.topic import Topic
 

@@ -4,7 +4,7 @@ from lakelog.log.retention import Policy
 from lakelog.model.ids import BrokerId
 from lakelog.topics.broker_configs import ALL_BROKERS, BrokerConfigs
 from lakelog.topics.broker_settings import topic_layers
-from lakelog.topics.retention import policies
+from lakelog.topics.changes import policies
 
 
 def configs_in(world: World) -> BrokerConfigs:

@@ -5,7 +5,7 @@ from tests.topics.stage import Fault, ManualClock, SteppedStore, Steps
 
 from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.model.failures import Corrupt, Unavailable
-from lakelog.topics.counters import COUNTER_MAX, take_block
+from lakelog.topics.id_blocks import COUNTER_MAX, take_block
 
 KEY = "/counter"
 
