@@ -7,7 +7,7 @@ from lakelog.broker.config_resources import ResourceType
 from lakelog.broker.describe_configs import ANSWER_BYTES_MAX
 from lakelog.coordinator.options import GroupOptions
 from lakelog.model.errors import ErrorCode
-from lakelog.topics.broker_settings import READ_ONLY
+from lakelog.topics.broker_configs import READ_ONLY
 from lakelog.topics.config_values import ConfigSource, ConfigType
 from lakelog.topics.settings import TopicDefaults
 from lakelog.wire.codec import encode

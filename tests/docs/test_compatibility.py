@@ -5,8 +5,8 @@ import re
 from tests.docs.pages import DOCS, rows, section
 
 from lakelog.broker.api import ENDPOINTS
-from lakelog.topics.broker_settings import DEFINITIONS as BROKER_DEFINITIONS
-from lakelog.topics.broker_settings import READ_ONLY, TOPIC_NAMES
+from lakelog.topics.broker_configs import DEFINITIONS as BROKER_DEFINITIONS
+from lakelog.topics.broker_configs import READ_ONLY, TOPIC_NAMES
 from lakelog.topics.configs import DEFINITIONS
 from lakelog.wire.apis import APIS
 

@@ -9,8 +9,7 @@ from lakelog.meta import keys
 from lakelog.meta.port import KeyValue
 from lakelog.model.failures import Corrupt
 from lakelog.model.ids import BrokerId
-from lakelog.topics.broker_configs import ALL_BROKERS, BrokerConfigs, decode, encode
-from lakelog.topics.broker_settings import topic_layers
+from lakelog.topics.broker_configs import ALL_BROKERS, BrokerConfigs, decode, encode, topic_layers
 from lakelog.topics.config_values import ConfigSource
 from lakelog.topics.failures import InvalidConfig, TooLarge
 

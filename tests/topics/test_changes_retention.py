@@ -2,8 +2,7 @@ from tests.topics.stage import World, make, run
 
 from lakelog.log.retention import Policy
 from lakelog.model.ids import BrokerId
-from lakelog.topics.broker_configs import ALL_BROKERS, BrokerConfigs
-from lakelog.topics.broker_settings import topic_layers
+from lakelog.topics.broker_configs import ALL_BROKERS, BrokerConfigs, topic_layers
 from lakelog.topics.changes import policies
 
 

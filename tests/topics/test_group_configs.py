@@ -15,8 +15,14 @@ from lakelog.meta import keys
 from lakelog.meta.port import KeyValue
 from lakelog.model.failures import Conflict, Corrupt, Failure, Unavailable
 from lakelog.topics.failures import InvalidConfig, TooLarge
-from lakelog.topics.group_configs import GroupConfigCache, GroupConfigs, decode, encode
-from lakelog.topics.group_settings import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
+from lakelog.topics.group_configs import (
+    HEARTBEAT_INTERVAL,
+    SESSION_TIMEOUT,
+    GroupConfigCache,
+    GroupConfigs,
+    decode,
+    encode,
+)
 
 DEFAULTS = GroupSettings(
     session_timeout_ms=45_000, heartbeat_interval_ms=5_000, assignment_interval_ms=1_000

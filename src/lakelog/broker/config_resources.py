@@ -1,7 +1,7 @@
 """What configs belong to: the kinds of resources, and the configs of a broker and of a group.
 
 A broker's configs are what tools read to know how it is set up. Some can be altered while it runs
-(see `topics.broker_settings`); the others are set in its configuration file, or fixed, and
+(see `topics.broker_configs`); the others are set in its configuration file, or fixed, and
 read-only. A group's are what it sets itself, then what holds for all groups.
 """
 
@@ -14,11 +14,11 @@ from lakelog.broker.describe_topic_partitions import PARTITIONS_MAX
 from lakelog.broker.fetch import RESPONSE_BYTES_MAX
 from lakelog.broker.fetch_sessions import SESSIONS_MAX
 from lakelog.groups.state import GroupSettings
-from lakelog.topics.broker_settings import DEFINITIONS as BROKER_DEFINITIONS
+from lakelog.topics.broker_configs import DEFINITIONS as BROKER_DEFINITIONS
 from lakelog.topics.config_values import ConfigSource, ConfigType, show
 from lakelog.topics.configs import Definition
-from lakelog.topics.group_settings import DEFINITIONS as GROUP_DEFINITIONS
-from lakelog.topics.group_settings import default_values
+from lakelog.topics.group_configs import DEFINITIONS as GROUP_DEFINITIONS
+from lakelog.topics.group_configs import default_values
 from lakelog.topics.settings import ConfigLayer, Synonym
 from lakelog.wire.framing import REQUEST_LIMITS
 

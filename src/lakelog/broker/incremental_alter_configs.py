@@ -15,7 +15,7 @@ from lakelog.broker.alteration import TWICE, Alteration, alter, check_names, rep
 from lakelog.broker.call import Call, Endpoint
 from lakelog.broker.config_resources import ResourceType
 from lakelog.model.errors import ErrorCode
-from lakelog.topics.broker_settings import DEFINITIONS as BROKER_DEFINITIONS
+from lakelog.topics.broker_configs import DEFINITIONS as BROKER_DEFINITIONS
 from lakelog.topics.config_values import ConfigType, show
 from lakelog.topics.configs import DEFINITIONS, Definition
 from lakelog.topics.failures import InvalidChange, InvalidConfig

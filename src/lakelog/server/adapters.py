@@ -25,8 +25,12 @@ from lakelog.model.ranges import ByteRange
 from lakelog.objects.port import Buffer, ObjectInfo, ObjectStore
 from lakelog.records import kernels
 from lakelog.telemetry import Metrics, event
-from lakelog.topics.broker_configs import BrokerConfigs
-from lakelog.topics.broker_settings import group_defaults, static_configs, topic_layers
+from lakelog.topics.broker_configs import (
+    BrokerConfigs,
+    group_defaults,
+    static_configs,
+    topic_layers,
+)
 from lakelog.topics.cluster import Cluster
 from lakelog.topics.group_configs import GroupConfigs
 from lakelog.topics.registry import Topics

@@ -6,7 +6,7 @@ from lakelog.coordinator.options import GroupOptions
 from lakelog.coordinator.ports import default_settings
 from lakelog.groups.state import GroupSettings
 from lakelog.topics.failures import InvalidConfig
-from lakelog.topics.group_settings import (
+from lakelog.topics.group_configs import (
     ASSIGNMENT_INTERVAL,
     DEFINITIONS,
     HEARTBEAT_INTERVAL,

@@ -1,7 +1,7 @@
 import pytest
 
 from lakelog.groups.state import GroupSettings
-from lakelog.topics.broker_settings import (
+from lakelog.topics.broker_configs import (
     DEFINITIONS,
     READ_ONLY,
     check_for_all,
