@@ -30,7 +30,7 @@ from lakelog.streams.table import StreamFacts
 from lakelog.telemetry import Metrics
 from lakelog.topics.cluster import Cluster, open_cluster
 from lakelog.topics.registry import Topics
-from lakelog.topics.routing import Node
+from lakelog.topics.routing import BrokerNode
 from lakelog.topics.settings import TopicDefaults
 from lakelog.wire.apis import APIS
 from lakelog.wire.codec import encode
@@ -71,7 +71,7 @@ class Stage:
     def __post_init__(self) -> None:
         self.store = MemoryMetadataStore(self.clock)
 
-    async def broker(self, number: int = 1, node: Node | None = None) -> "Scene":
+    async def broker(self, number: int = 1, node: BrokerNode | None = None) -> "Scene":
         steps = Steps()
         store = SteppedStore(self.store.another(), steps)
         entropy = SeededEntropy(f"broker {number}")
@@ -79,7 +79,7 @@ class Stage:
         cluster = Cluster(store, self.clock, entropy, await open_cluster(store, entropy))
         identity = BrokerId(number)
         await cluster.register(
-            node or Node(identity, "broker.test", 9092, None, f"m{number}", advertised=False)
+            node or BrokerNode(identity, "broker.test", 9092, None, f"m{number}", advertised=False)
         )
         topics = Topics(store, log, self.clock, entropy, self.defaults)
         await topics.refresh()

@@ -40,7 +40,7 @@ from lakelog.records.header import patch
 from lakelog.streams.table import StreamFacts
 from lakelog.telemetry import Metrics
 from lakelog.topics.settings import settings
-from lakelog.topics.topic import Span, Topic
+from lakelog.topics.topic import StreamSpan, Topic
 
 if TYPE_CHECKING:
     from lakelog.broker.broker import Broker
@@ -338,7 +338,7 @@ class Stage:
         made = Topic(
             name,
             topic_id(name),
-            (Span(0, first, partitions),),
+            (StreamSpan(0, first, partitions),),
             1,
             chosen,
             settings(chosen),

@@ -14,9 +14,9 @@ from lakelog.broker.broker import Broker
 from lakelog.broker.call import Answer, Call, Later
 from lakelog.broker.loop_turn import LoopTurn
 from lakelog.model.ids import BrokerId, TopicId
-from lakelog.topics.routing import Node, View, views, zone_of
+from lakelog.topics.routing import BrokerNode, RoutingView, views, zone_of
 from lakelog.topics.settings import settings
-from lakelog.topics.topic import Span, Topic
+from lakelog.topics.topic import StreamSpan, Topic
 from lakelog.wire.apis import APIS
 from lakelog.wire.codec import decode, encode
 
@@ -27,19 +27,19 @@ Result = TypeVar("Result")
 class FixedCluster:
     """The brokers of a cluster, as all of them see it."""
 
-    def __init__(self, *nodes: Node, domains: int = 1) -> None:
+    def __init__(self, *nodes: BrokerNode, domains: int = 1) -> None:
         self.domains = domains
         self._nodes = nodes
         self._views = views(nodes)
 
-    def nodes(self) -> tuple[Node, ...]:
+    def nodes(self) -> tuple[BrokerNode, ...]:
         return self._nodes
 
-    def view(self, client_id: str | None) -> View:
+    def view(self, client_id: str | None) -> RoutingView:
         return self._views.get(zone_of(client_id)) or self._views[None]
 
 
-LONE = Node(BrokerId(1), "a.test", 9092)
+LONE = BrokerNode(BrokerId(1), "a.test", 9092)
 
 
 @dataclass
@@ -71,7 +71,7 @@ class GroupStage:
     def topic(self, name: str, partitions: int = 1, *, made: int = 1) -> Topic:
         """Make a topic; made again, it has another id."""
         identity = TopicId(f"{name}/{made}".encode().ljust(16, b"\1")[:16])
-        topic = Topic(name, identity, (Span(0, 1, partitions),), 1, {}, settings({}))
+        topic = Topic(name, identity, (StreamSpan(0, 1, partitions),), 1, {}, settings({}))
         self.topics.by_name[name] = topic
         self.groups.topics[name] = (identity, partitions)
         return topic

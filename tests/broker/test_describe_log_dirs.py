@@ -4,7 +4,7 @@ from tests.topics.stage import Fault, make
 
 from lakelog.model.errors import ErrorCode
 from lakelog.model.ids import BrokerId
-from lakelog.topics.routing import Node
+from lakelog.topics.routing import BrokerNode
 from lakelog.wire.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
@@ -62,7 +62,7 @@ def test_null_asks_for_all_empty_for_none_and_the_unknown_is_left_out() -> None:
 def test_brokers_together_report_each_partition_once() -> None:
     async def scenario(stage: Stage) -> None:
         scenes = [
-            await stage.broker(number, Node(BrokerId(number), "h", 9090 + number, zone, "m"))
+            await stage.broker(number, BrokerNode(BrokerId(number), "h", 9090 + number, zone, "m"))
             for number, zone in ((1, "a"), (2, "a"), (3, "b"))
         ]
         await make(scenes[0].broker.topics, "orders", 40)

@@ -8,7 +8,7 @@ from tests.broker.group_stage import FixedCluster, GroupStage, run
 from lakelog.broker.call import CloseConnection
 from lakelog.broker.group_calls import NAMED_MAX
 from lakelog.model.ids import BrokerId
-from lakelog.topics.routing import Node
+from lakelog.topics.routing import BrokerNode
 from lakelog.wire.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -17,7 +17,8 @@ from lakelog.wire.messages.find_coordinator import (
 from lakelog.wire.messages.metadata import MetadataRequest, MetadataResponse
 
 TWO = FixedCluster(
-    Node(BrokerId(1), "a.test", 9092, rack="a"), Node(BrokerId(2), "b.test", 9093, rack="b")
+    BrokerNode(BrokerId(1), "a.test", 9092, rack="a"),
+    BrokerNode(BrokerId(2), "b.test", 9093, rack="b"),
 )
 
 

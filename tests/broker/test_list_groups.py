@@ -8,7 +8,7 @@ from tests.broker.offset_requests import commit, commit_request, offset
 from lakelog.broker import loop_turn
 from lakelog.groups.events import CommitOffsets
 from lakelog.model.ids import BrokerId
-from lakelog.topics.routing import Node
+from lakelog.topics.routing import BrokerNode
 from lakelog.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 ALL = {
@@ -87,9 +87,9 @@ def test_filters_ignore_case_and_what_is_none_matches_nothing(
 
 ZONES = [None, "zone_id=a", "zone_id=b", "zone_id=c"]
 THREE = FixedCluster(
-    Node(BrokerId(1), "a.test", 1, rack="a"),
-    Node(BrokerId(2), "b.test", 2, rack="b"),
-    Node(BrokerId(3), "c.test", 3, rack="b"),
+    BrokerNode(BrokerId(1), "a.test", 1, rack="a"),
+    BrokerNode(BrokerId(2), "b.test", 2, rack="b"),
+    BrokerNode(BrokerId(3), "c.test", 3, rack="b"),
 )
 
 

@@ -8,7 +8,7 @@ from lakelog.broker.broker import BrokerOptions
 from lakelog.broker.metadata import CREATED_MAX
 from lakelog.model.errors import ErrorCode
 from lakelog.model.ids import BrokerId
-from lakelog.topics.routing import Node
+from lakelog.topics.routing import BrokerNode
 from lakelog.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -238,9 +238,9 @@ def test_a_client_is_told_the_address_it_came_by_unless_another_is_advertised() 
         (shown,) = (await ask(scene, named())).brokers
         assert (shown.node_id, shown.host, shown.port) == (1, "127.0.0.1", 19092)
         nodes = [
-            Node(BrokerId(2), "0.0.0.0", 9093, "z", "m1", advertised=False),
-            Node(BrokerId(3), "far.test", 9094, None, "m3", advertised=False),
-            Node(BrokerId(4), "public.test", 9095, None, "m1"),
+            BrokerNode(BrokerId(2), "0.0.0.0", 9093, "z", "m1", advertised=False),
+            BrokerNode(BrokerId(3), "far.test", 9094, None, "m3", advertised=False),
+            BrokerNode(BrokerId(4), "public.test", 9095, None, "m1"),
         ]
         for node in nodes:
             await stage.broker(node.id, node)
@@ -258,8 +258,8 @@ def test_a_client_is_told_the_address_it_came_by_unless_another_is_advertised() 
 
 def test_a_client_in_a_zone_sees_that_zone_alone() -> None:
     async def scenario(stage: Stage) -> None:
-        await stage.broker(1, Node(BrokerId(1), "a.test", 9092, "a", "m1"))
-        scene = await stage.broker(2, Node(BrokerId(2), "b.test", 9092, "b", "m2"))
+        await stage.broker(1, BrokerNode(BrokerId(1), "a.test", 9092, "a", "m1"))
+        scene = await stage.broker(2, BrokerNode(BrokerId(2), "b.test", 9092, "b", "m2"))
         await make(scene.broker.topics, "orders", 20)
         inside = await ask(scene.as_client("zone_id=a"), named("orders"))
         assert [node.node_id for node in inside.brokers] == [1]

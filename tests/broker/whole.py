@@ -30,7 +30,7 @@ from lakelog.server.adapters import (
 from lakelog.telemetry import Metrics
 from lakelog.topics.cluster import Cluster, open_cluster
 from lakelog.topics.registry import Topics
-from lakelog.topics.routing import Node
+from lakelog.topics.routing import BrokerNode
 
 QUICK_GROUPS = GroupOptions(initial_rebalance_delay_ms=0)
 
@@ -62,7 +62,7 @@ async def whole_broker(
     log = Log(replicas, stores.objects, clock, entropy, zone="z", options=QUICK, metrics=metrics)
     log.start()
     cluster = Cluster(stores.metadata, clock, entropy, record)
-    await cluster.register(Node(BrokerId(node_id), "127.0.0.1", 9092 + node_id))
+    await cluster.register(BrokerNode(BrokerId(node_id), "127.0.0.1", 9092 + node_id))
     topics = Topics(stores.metadata, log, clock, entropy)
     configs = group_configs(stores.metadata, clock, QUICK_GROUPS)
     groups = Coordinator(

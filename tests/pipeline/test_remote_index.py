@@ -30,7 +30,7 @@ from lakelog.model.ids import BrokerId
 from lakelog.pipeline import remote_index as remote_module
 from lakelog.pipeline.remote_index import RemoteIndex
 from lakelog.topics.cluster import pipeline_token
-from lakelog.topics.routing import Node
+from lakelog.topics.routing import BrokerNode
 
 
 def test_a_broker_that_is_down_is_followed_by_the_next() -> None:
@@ -59,7 +59,7 @@ def test_a_broker_that_came_back_elsewhere_is_found_by_the_metadata_store() -> N
         views: list[StreamView | None] = []
         for _ in range(2):
             async with whole_broker(stores) as broker, http_port(broker, stores) as address:
-                own = Node(BrokerId(1), "127.0.0.1", 9093, http=address)
+                own = BrokerNode(BrokerId(1), "127.0.0.1", 9093, http=address)
                 await broker.cluster.register(own)
                 if not views:
                     (stream,) = (await made(broker, "t")).streams()

@@ -32,7 +32,7 @@ from lakelog.testing.faulty import (
 from lakelog.testing.group_history import GroupHistory, Place
 from lakelog.testing.simulation import Process, SimClock, SimLoop
 from lakelog.topics.cluster import Cluster, ClusterRecord
-from lakelog.topics.routing import Node
+from lakelog.topics.routing import BrokerNode
 
 T = TypeVar("T")
 CLUSTER = "simulated-groups"
@@ -219,7 +219,7 @@ class GroupBroker:
         self.unwell_s = -1.0
         """When it was stopped last."""
         self._world = world
-        self._node = Node(BrokerId(number), "host", 9000 + number, None, machine)
+        self._node = BrokerNode(BrokerId(number), "host", 9000 + number, None, machine)
         self._dice = world.loop.dice(self.name)
         settings = world.settings
         self.clock = SimClock(

@@ -8,7 +8,7 @@ from tests.topics.stage import MemoryStreams, SteppedStreams, Steps, World, make
 
 from lakelog.clock import SeededEntropy
 from lakelog.model.ids import TopicId
-from lakelog.topics.failures import TopicExists, UnknownTopic
+from lakelog.topics.failures import NoSuchTopic, TopicExists
 from lakelog.topics.registry import Topics
 
 
@@ -42,7 +42,7 @@ def test_streams_of_a_growth_that_came_after_the_deletion_do_not_stay() -> None:
         await world.registry().delete(made)
         assert await world.check_at_rest() == {}
         streams.awake.set()
-        with pytest.raises(UnknownTopic):
+        with pytest.raises(NoSuchTopic):
             await growth
         assert await world.check_at_rest() == {}
 

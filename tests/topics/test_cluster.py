@@ -13,7 +13,7 @@ from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.model.failures import Corrupt, OutcomeUnknown, Refused, Unavailable
 from lakelog.model.ids import BrokerId
 from lakelog.topics.cluster import SESSION_TTL_S, Cluster, http_addresses, open_cluster
-from lakelog.topics.routing import Node
+from lakelog.topics.routing import BrokerNode
 
 
 class Stage:
@@ -45,8 +45,8 @@ def now_s() -> float:
     return asyncio.get_running_loop().time()
 
 
-def node(number: int, port: int = 9092, machine: str = "m1", rack: str | None = None) -> Node:
-    return Node(BrokerId(number), "host", port, rack, machine)
+def node(number: int, port: int = 9092, machine: str = "m1", rack: str | None = None) -> BrokerNode:
+    return BrokerNode(BrokerId(number), "host", port, rack, machine)
 
 
 def test_the_first_broker_makes_the_record_and_all_others_find_it() -> None:

@@ -11,7 +11,7 @@ from lakelog.model.ids import TopicId
 from lakelog.topics.config_values import ConfigSource
 from lakelog.topics.key_cache import TopicCache
 from lakelog.topics.settings import ConfigLayer, settings
-from lakelog.topics.topic import Span, Topic, TopicState, encode
+from lakelog.topics.topic import StreamSpan, Topic, TopicState, encode
 
 NAMES = ("a.b", "a_b", "c")
 
@@ -20,7 +20,7 @@ def topic(name: str, version: int, state: TopicState = TopicState.LIVE) -> Topic
     return Topic(
         name=name,
         id=TopicId(version.to_bytes(16, "big")),
-        spans=(Span(0, version, 1),),
+        spans=(StreamSpan(0, version, 1),),
         replication_factor=1,
         configs={},
         settings=settings({}),

@@ -11,9 +11,9 @@ from lakelog.topics.failures import (
     InvalidPartitions,
     InvalidReplication,
     InvalidTopic,
+    NoSuchTopic,
     TooLarge,
     TopicExists,
-    UnknownTopic,
 )
 from lakelog.topics.registry import PARTITIONS_MAX
 from lakelog.topics.settings import TopicDefaults
@@ -173,12 +173,12 @@ def test_a_deleted_topic_is_gone_everywhere_and_made_again_it_is_another() -> No
         assert here.cached("orders") is None
         assert here.cached_id(made.id) is None
         assert await there.all() == ()
-        with pytest.raises(UnknownTopic):
+        with pytest.raises(NoSuchTopic):
             await there.delete(made)
         again = await make(there, "orders")
         assert again.id != made.id
         assert not set(again.streams()) & set(made.streams())
-        with pytest.raises(UnknownTopic):
+        with pytest.raises(NoSuchTopic):
             await here.grow(made, 9)
         assert await world.check_at_rest() == {"orders": again}
 
@@ -233,7 +233,7 @@ def test_deletion_while_partitions_are_made_leaves_nothing() -> None:
                 world.registry().grow(made, 9), late(made, delay), return_exceptions=True
             )
             assert deletion is None
-            assert isinstance(growth, Topic | UnknownTopic)
+            assert isinstance(growth, Topic | NoSuchTopic)
             grown.append(isinstance(growth, Topic))
             assert await world.check_at_rest() == {}
         assert set(grown) == {False, True}

@@ -6,22 +6,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakelog.model.ids import BrokerId, TopicId
-from lakelog.topics.routing import KEPT_PARTITIONS_MAX, SLOTS, Node, View, view, views, zone_of
+from lakelog.topics.routing import (
+    KEPT_PARTITIONS_MAX,
+    SLOTS,
+    BrokerNode,
+    RoutingView,
+    view,
+    views,
+    zone_of,
+)
 from lakelog.topics.settings import settings
-from lakelog.topics.topic import Span, Topic
+from lakelog.topics.topic import StreamSpan, Topic
 
 ids = st.sets(st.integers(0, 1000), min_size=1, max_size=6)
 
 
-def node(number: int, rack: str | None = None) -> Node:
-    return Node(BrokerId(number), "host", 9092, rack)
+def node(number: int, rack: str | None = None) -> BrokerNode:
+    return BrokerNode(BrokerId(number), "host", 9092, rack)
 
 
 def topic(*spans: tuple[int, int, int]) -> Topic:
     return Topic(
         name="t",
         id=TopicId(bytes(16)),
-        spans=tuple(Span(*span) for span in spans),
+        spans=tuple(StreamSpan(*span) for span in spans),
         replication_factor=1,
         configs={},
         settings=settings({}),
@@ -68,7 +76,7 @@ def test_when_a_broker_goes_little_moves_but_what_it_led(
     moved = total = 0
     for turn in range(max(3_000 // partitions, 1)):
         moving = topic((0, 1 + 7 * turn * partitions, partitions))
-        before, after = map(View.partition_leaders, (all_of_them, but_one), (moving, moving))
+        before, after = map(RoutingView.partition_leaders, (all_of_them, but_one), (moving, moving))
         moved += sum(old != new for old, new in zip(before, after, strict=True))
         total += partitions
     assert 1 / brokers <= moved / total < moved_max  # what it led is a share of 1 / brokers

@@ -6,7 +6,7 @@ from lakelog.topics.configs import DEFINITIONS, Format
 from lakelog.topics.failures import InvalidConfig
 from lakelog.topics.settings import (
     ConfigLayer,
-    Described,
+    DescribedConfig,
     Synonym,
     TopicDefaults,
     described,
@@ -15,7 +15,7 @@ from lakelog.topics.settings import (
 )
 
 
-def one(name: str, configs: dict[str, str], defaults: dict[str, str]) -> Described:
+def one(name: str, configs: dict[str, str], defaults: dict[str, str]) -> DescribedConfig:
     layers = (ConfigLayer(ConfigSource.STATIC, defaults),)
     (found,) = (d for d in described(configs, layers) if d.definition.name == name)
     return found

@@ -8,30 +8,30 @@ from lakelog.model.failures import Corrupt
 from lakelog.model.ids import TopicId
 from lakelog.topics.failures import TooLarge
 from lakelog.topics.settings import settings
-from lakelog.topics.topic import Span, Topic, TopicState, decode, encode, joined
+from lakelog.topics.topic import StreamSpan, Topic, TopicState, decode, encode, joined
 
 NAME = "orders"
 
 
-def topic(spans: tuple[Span, ...], **configs: str) -> Topic:
+def topic(spans: tuple[StreamSpan, ...], **configs: str) -> Topic:
     return Topic(NAME, TopicId(bytes(range(16))), spans, 3, configs, settings(configs))
 
 
 @st.composite
-def blocks(draw: st.DrawFn) -> tuple[Span, ...]:
+def blocks(draw: st.DrawFn) -> tuple[StreamSpan, ...]:
     """Blocks of streams as a counter gives them out, some of them adjoining."""
-    spans: tuple[Span, ...] = ()
+    spans: tuple[StreamSpan, ...] = ()
     stream = draw(st.integers(1, 1 << 40))
     partition = 0
     for count in draw(st.lists(st.integers(1, 50), min_size=1, max_size=8)):
-        spans = joined(spans, Span(partition, stream, count))
+        spans = joined(spans, StreamSpan(partition, stream, count))
         partition += count
         stream += count + draw(st.sampled_from([0, 0, 1, 17]))
     return spans
 
 
 @given(blocks())
-def test_partitions_and_streams_map_onto_each_other(spans: tuple[Span, ...]) -> None:
+def test_partitions_and_streams_map_onto_each_other(spans: tuple[StreamSpan, ...]) -> None:
     made = topic(spans)
     streams = made.streams()
     assert len(set(streams)) == len(streams) == made.partition_count
@@ -41,8 +41,11 @@ def test_partitions_and_streams_map_onto_each_other(spans: tuple[Span, ...]) -> 
 
 
 def test_adjoining_blocks_become_one_span() -> None:
-    assert joined((Span(0, 10, 3),), Span(3, 13, 2)) == (Span(0, 10, 5),)
-    assert joined((Span(0, 10, 3),), Span(3, 14, 2)) == (Span(0, 10, 3), Span(3, 14, 2))
+    assert joined((StreamSpan(0, 10, 3),), StreamSpan(3, 13, 2)) == (StreamSpan(0, 10, 5),)
+    assert joined((StreamSpan(0, 10, 3),), StreamSpan(3, 14, 2)) == (
+        StreamSpan(0, 10, 3),
+        StreamSpan(3, 14, 2),
+    )
 
 
 @given(
@@ -52,10 +55,10 @@ def test_adjoining_blocks_become_one_span() -> None:
     st.dictionaries(st.just("segment.ms"), st.integers(1, 1000).map(str)),
 )
 def test_a_key_reads_back_as_what_was_written(
-    spans: tuple[Span, ...], state: TopicState, grows: bool, configs: dict[str, str]
+    spans: tuple[StreamSpan, ...], state: TopicState, grows: bool, configs: dict[str, str]
 ) -> None:
     made = topic(spans)
-    growing = Span(made.partition_count, 1 << 50, 2) if grows else None
+    growing = StreamSpan(made.partition_count, 1 << 50, 2) if grows else None
     made = replace(
         made, state=state, growing=growing, configs=configs, settings=settings(configs), version=7
     )
@@ -63,13 +66,13 @@ def test_a_key_reads_back_as_what_was_written(
 
 
 def test_ten_thousand_partitions_are_a_small_key() -> None:
-    assert len(encode(topic((Span(0, 1, 10_000),)), change=bytes(8))) < 300
+    assert len(encode(topic((StreamSpan(0, 1, 10_000),)), change=bytes(8))) < 300
 
 
 def test_what_no_key_can_hold_is_refused() -> None:
     configs = {"leader.replication.throttled.replicas": ",".join(["0:1"] * (1 << 18))}
     with pytest.raises(TooLarge):
-        encode(topic((Span(0, 1, 1),), **configs), change=b"")
+        encode(topic((StreamSpan(0, 1, 1),), **configs), change=b"")
 
 
 @pytest.mark.parametrize(
@@ -88,7 +91,7 @@ def test_what_no_key_can_hold_is_refused() -> None:
     ],
 )
 def test_a_key_that_cannot_be_read_is_corrupt(old: bytes, new: bytes) -> None:
-    written = encode(topic((Span(0, 1, 3),)), change=b"x")
+    written = encode(topic((StreamSpan(0, 1, 3),)), change=b"x")
     assert old in written
     with pytest.raises(Corrupt):
         decode(written.replace(old, new, 1), version=1)

@@ -22,7 +22,7 @@ from lakelog.wire.messages.alter_partition_reassignments import (
 
 if TYPE_CHECKING:
     from lakelog.broker.broker import Broker
-    from lakelog.topics.routing import View
+    from lakelog.topics.routing import RoutingView
     from lakelog.topics.topic import Topic
 
 NOT_ASSIGNED: Final = (
@@ -56,7 +56,10 @@ async def handle(
 
 
 def _answer(
-    view: "View", topic: "Topic | ErrorCode", asked: ReassignablePartition, missing: ErrorCode
+    view: "RoutingView",
+    topic: "Topic | ErrorCode",
+    asked: ReassignablePartition,
+    missing: ErrorCode,
 ) -> ReassignablePartitionResponse:
     index = asked.partition_index
     if isinstance(topic, ErrorCode):

@@ -13,7 +13,7 @@ from lakelog.broker.config_resources import ResourceType
 from lakelog.model.errors import ErrorCode
 from lakelog.topics import failures
 from lakelog.topics.broker_configs import ALL_BROKERS
-from lakelog.topics.failures import InvalidChange, UnknownTopic
+from lakelog.topics.failures import InvalidChange, NoSuchTopic
 from lakelog.topics.settings import settings
 
 if TYPE_CHECKING:
@@ -93,5 +93,5 @@ async def _alter_topic(
     topic = broker.topics.cached(name)
     if topic is None:
         settings(alteration({}))  # as in Kafka, a wrong config is worse than a wrong topic
-        raise UnknownTopic(f"The topic '{name}' does not exist.")
+        raise NoSuchTopic(f"The topic '{name}' does not exist.")
     await broker.topics.alter(topic, alteration, validate_only=validate_only)

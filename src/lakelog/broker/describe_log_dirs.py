@@ -22,7 +22,7 @@ from lakelog.wire.messages.describe_log_dirs import (
 
 if TYPE_CHECKING:
     from lakelog.broker.broker import Broker
-    from lakelog.topics.routing import View
+    from lakelog.topics.routing import RoutingView
     from lakelog.topics.topic import Topic
 
 
@@ -58,7 +58,7 @@ def _asked(
 
 
 async def _sizes(
-    broker: "Broker", view: "View", topic: "Topic", partitions: Sequence[int]
+    broker: "Broker", view: "RoutingView", topic: "Topic", partitions: Sequence[int]
 ) -> tuple[DescribeLogDirsPartition, ...]:
     found = []
     leaders = view.partition_leaders(topic)

@@ -25,7 +25,7 @@ from lakelog.wire.messages.describe_topic_partitions import (
 
 if TYPE_CHECKING:
     from lakelog.broker.broker import Broker
-    from lakelog.topics.routing import View
+    from lakelog.topics.routing import RoutingView
     from lakelog.topics.topic import Topic
 
 PARTITIONS_MAX: Final = 2_000
@@ -53,7 +53,7 @@ async def handle(
 class _Page:
     """One page of an answer, as far as it is made."""
 
-    def __init__(self, view: "View", request: DescribeTopicPartitionsRequest) -> None:
+    def __init__(self, view: "RoutingView", request: DescribeTopicPartitionsRequest) -> None:
         self._view = view
         self._request = request
         self._left = max(min(request.response_partition_limit, PARTITIONS_MAX), 1)
@@ -123,7 +123,7 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 def _shown(
-    topic: "Topic", view: "View", start: int, end: int
+    topic: "Topic", view: "RoutingView", start: int, end: int
 ) -> DescribeTopicPartitionsResponseTopic:
     partitions = []
     leaders = view.partition_leaders(topic)

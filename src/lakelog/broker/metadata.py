@@ -40,7 +40,7 @@ from lakelog.wire.messages.metadata import (
 
 if TYPE_CHECKING:
     from lakelog.broker.broker import Broker
-    from lakelog.topics.routing import View
+    from lakelog.topics.routing import RoutingView
     from lakelog.topics.topic import Topic
 
 FIRST_VERSION_BY_ID: Final = 12
@@ -189,7 +189,7 @@ class _Answers:
     def __init__(
         self, broker: "Broker", call: Call, request: MetadataRequest, *, current: bool
     ) -> None:
-        self.view: View = broker.cluster.view(call.client_id)
+        self.view: RoutingView = broker.cluster.view(call.client_id)
         self.topics: list[MetadataResponseTopic] = []
         self.faults: dict[str, ErrorCode] = {}
         self._known = broker.topics

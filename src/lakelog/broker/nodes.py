@@ -11,7 +11,7 @@ from lakelog.broker.call import Call
 
 if TYPE_CHECKING:
     from lakelog.broker.broker import Broker
-    from lakelog.topics.routing import Node, View
+    from lakelog.topics.routing import BrokerNode, RoutingView
 
 NO_OPERATIONS: Final = -2_147_483_648
 """Authorised operations that were not asked for."""
@@ -31,13 +31,13 @@ class ShownNode:
     rack: str | None
 
 
-def shown_nodes(broker: "Broker", call: Call, view: "View") -> list[ShownNode]:
+def shown_nodes(broker: "Broker", call: Call, view: "RoutingView") -> list[ShownNode]:
     """The brokers of a client's view, by id."""
     own = next((node for node in broker.cluster.nodes() if node.id == broker.node_id), None)
     return [_shown(node, call, own) for node in view.nodes]
 
 
-def _shown(node: "Node", call: Call, own: "Node | None") -> ShownNode:
+def _shown(node: "BrokerNode", call: Call, own: "BrokerNode | None") -> ShownNode:
     host, port = node.host, node.port
     if not node.advertised and own is not None:
         if node.id == own.id:
@@ -47,7 +47,7 @@ def _shown(node: "Node", call: Call, own: "Node | None") -> ShownNode:
     return ShownNode(node.id, host, port, node.rack)
 
 
-def controller(broker: "Broker", view: "View") -> int:
+def controller(broker: "Broker", view: "RoutingView") -> int:
     """Whom a client shall send its admin requests to: us, as we surely live, if it sees us."""
     ids = [int(node.id) for node in view.nodes]
     return broker.node_id if broker.node_id in ids else ids[0]

@@ -47,7 +47,7 @@ from lakelog.telemetry import Metrics, event
 from lakelog.topics.changes import OrphanStreams, policies
 from lakelog.topics.cluster import Cluster, open_cluster
 from lakelog.topics.registry import Topics
-from lakelog.topics.routing import Node as ClusterNode
+from lakelog.topics.routing import BrokerNode as ClusterNode
 from lakelog.topics.settings import TopicDefaults
 from lakelog.topics.tables import TableKeeper, TableOptions
 from lakelog.wire.apis import ApiKey

@@ -36,7 +36,7 @@ from lakelog.model.failures import Conflict, Failure, OutcomeUnknown, Unavailabl
 from lakelog.model.ids import TopicId
 from lakelog.telemetry import event
 from lakelog.topics.key_cache import TopicCache
-from lakelog.topics.topic import Span, Topic, TopicState, decode, encode
+from lakelog.topics.topic import StreamSpan, Topic, TopicState, decode, encode
 
 if TYPE_CHECKING:
     from lakelog.topics.broker_configs import BrokerConfigs
@@ -140,7 +140,7 @@ class TopicChanges:
         collides = await self._collides(topic.name)
         return replace(topic, state=TopicState.DELETING if collides else TopicState.LIVE)
 
-    async def _create_streams(self, topic: Topic) -> tuple[Span, ...]:
+    async def _create_streams(self, topic: Topic) -> tuple[StreamSpan, ...]:
         growing = () if topic.growing is None else (topic.growing,)
         spans = topic.spans if topic.state is TopicState.CREATING else growing
         for span in spans:
@@ -153,7 +153,7 @@ class TopicChanges:
                 )
         return spans
 
-    async def _drop(self, spans: Sequence[Span]) -> None:
+    async def _drop(self, spans: Sequence[StreamSpan]) -> None:
         for span in spans:
             streams = span.streams()
             for start in range(0, span.count, STREAMS_PER_CALL):

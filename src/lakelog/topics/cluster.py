@@ -33,7 +33,7 @@ from lakelog.model.failures import Conflict, Corrupt, OutcomeUnknown, Refused, U
 from lakelog.model.ids import BrokerId
 from lakelog.telemetry import event
 from lakelog.topics.id_blocks import ProducerIds
-from lakelog.topics.routing import Node, View, views, zone_of
+from lakelog.topics.routing import BrokerNode, RoutingView, views, zone_of
 
 TOKEN_BYTES: Final = 16
 _TOKEN: Final = re.compile(rb"[0-9a-f]{32}")
@@ -167,7 +167,7 @@ class Cluster:
         self._store = store
         self._clock = clock
         self._entropy = entropy
-        self._own: Node | None = None
+        self._own: BrokerNode | None = None
         self._session: Session | None = None
         self._version = 0  # of our key, as we wrote it last
         self._is_serving = False
@@ -175,8 +175,8 @@ class Cluster:
         self._is_doubted = False
         self._process = entropy.token(8).hex()
         self._alive_until_s = 0.0
-        self._nodes: tuple[Node, ...] = ()
-        self._views: dict[str | None, View] = {}
+        self._nodes: tuple[BrokerNode, ...] = ()
+        self._views: dict[str | None, RoutingView] = {}
 
     @property
     def alive_until_s(self) -> float:
@@ -189,16 +189,16 @@ class Cluster:
         """Another process wrote under our name: claim it anew before anything counts again."""
         self._is_doubted = True
 
-    def nodes(self) -> tuple[Node, ...]:
+    def nodes(self) -> tuple[BrokerNode, ...]:
         """The live brokers, by id."""
         return self._nodes
 
-    def view(self, client_id: str | None = None) -> View:
+    def view(self, client_id: str | None = None) -> RoutingView:
         """The brokers and leaders that a client with this id sees."""
         zone = zone_of(client_id)
         return self._views.get(zone) or self._views[None]
 
-    async def claim(self, node: Node) -> None:
+    async def claim(self, node: BrokerNode) -> None:
         """Make sure that nobody else has this broker's id, before anything is written under it.
 
         Others do not see the broker until it is registered. From here on `run` keeps its session
@@ -207,7 +207,7 @@ class Cluster:
         await self._claim(node)
         self._own = node
 
-    async def register(self, node: Node) -> None:
+    async def register(self, node: BrokerNode) -> None:
         """Become known as this broker; its port must be ours already. Raises `Refused`."""
         self._is_serving = True
         session = self._session
@@ -256,7 +256,7 @@ class Cluster:
         if session is not None:
             await session.close()
 
-    async def _renew(self, node: Node) -> None:
+    async def _renew(self, node: BrokerNode) -> None:
         began_s, until_s = self._clock.monotonic_s(), self.alive_until_s
         if self._session is not None and self._has_key and not self._is_doubted:
             try:
@@ -270,7 +270,7 @@ class Cluster:
         await self._claim(node)
         event(_log, "session_won", logging.WARNING, broker=node.id)
 
-    async def _claim(self, node: Node) -> None:
+    async def _claim(self, node: BrokerNode) -> None:
         """Take the broker's key in a new session, once its holder is surely gone."""
         former, self._session = self._session, None
         is_first = self._version == 0
@@ -298,7 +298,7 @@ class Cluster:
                 )
             await asyncio.sleep(CLAIM_POLL_S)
 
-    async def _put(self, node: Node, session: Session, version: int) -> bool:
+    async def _put(self, node: BrokerNode, session: Session, version: int) -> bool:
         """Whether our key stands; an unknown outcome is settled by reading."""
         value = msgspec.json.encode(
             _Registration(
@@ -327,7 +327,7 @@ class Cluster:
     def _is_ours(self, held: KeyValue) -> bool:
         return _said(held).token.startswith(self._process)
 
-    def _set_nodes(self, nodes: list[Node]) -> None:
+    def _set_nodes(self, nodes: list[BrokerNode]) -> None:
         if tuple(nodes) != self._nodes:
             self._nodes = tuple(nodes)
             self._views = views(nodes)
@@ -341,7 +341,7 @@ async def _end(session: Session | None) -> None:
             await session.close()
 
 
-def _is_our_past(held: KeyValue, node: Node) -> bool:
+def _is_our_past(held: KeyValue, node: BrokerNode) -> bool:
     other = _node(held)
     return bool(node.machine) and other.machine == node.machine and other.port == node.port
 
@@ -357,13 +357,13 @@ def _said(found: KeyValue) -> _Registration:
         raise Corrupt(f"{found.key} cannot be read: {reason}") from reason
 
 
-def _node(found: KeyValue) -> Node:
+def _node(found: KeyValue) -> BrokerNode:
     said = _said(found)
     try:
         broker = BrokerId(int(found.key.removeprefix(keys.BROKERS)))
     except ValueError as reason:
         raise Corrupt(f"{found.key} cannot be read: {reason}") from reason
-    return Node(
+    return BrokerNode(
         id=broker,
         host=said.host,
         port=said.port,

@@ -24,7 +24,7 @@ class TopicExists(TopicFailure):
     code = ErrorCode.TOPIC_ALREADY_EXISTS
 
 
-class UnknownTopic(TopicFailure):
+class NoSuchTopic(TopicFailure):
     """There is no such topic, or it is another one than was meant."""
 
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

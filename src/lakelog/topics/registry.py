@@ -33,14 +33,14 @@ from lakelog.topics.failures import (
     InvalidPartitions,
     InvalidReplication,
     InvalidTopic,
+    NoSuchTopic,
     TooLarge,
     TopicExists,
-    UnknownTopic,
 )
 from lakelog.topics.id_blocks import take_block
 from lakelog.topics.key_cache import CacheFreshness, TopicCache
 from lakelog.topics.settings import ConfigLayer, TopicDefaults, settings
-from lakelog.topics.topic import Span, Topic, TopicState, new_topic_id
+from lakelog.topics.topic import StreamSpan, Topic, TopicState, new_topic_id
 
 REFRESH_S: Final = 1.0
 LEFT_BEHIND_S: Final = 10.0
@@ -197,7 +197,7 @@ class Topics:
                 return topic
 
     async def delete(self, topic: Topic) -> None:
-        """Let nobody see the topic any more, then free what it holds; raises `UnknownTopic`.
+        """Let nobody see the topic any more, then free what it holds; raises `NoSuchTopic`.
 
         From the moment nobody sees it the topic is deleted; should freeing fail, `refresh` of any
         broker goes on with it.
@@ -234,7 +234,7 @@ class Topics:
                     return found
                 added = count - found.partition_count
                 block = await take_block(self._store, keys.NEXT_STREAM, added, first=FIRST_STREAM)
-                span = Span(found.partition_count, block.start, added)
+                span = StreamSpan(found.partition_count, block.start, added)
                 try:
                     begun = await self._changes.write(replace(found, growing=span))
                 except Conflict:
@@ -301,7 +301,7 @@ class Topics:
         return Topic(
             name=name,
             id=new_topic_id(self._entropy),
-            spans=(Span(0, FIRST_STREAM, partitions),),
+            spans=(StreamSpan(0, FIRST_STREAM, partitions),),
             replication_factor=replication_factor,
             configs=dict(configs),
             settings=checked,
@@ -312,7 +312,9 @@ class Topics:
         """Write the decision down and carry it out; `Conflict`: the name is taken meanwhile."""
         count = draft.partition_count
         block = await take_block(self._store, keys.NEXT_STREAM, count, first=FIRST_STREAM)
-        begun = await self._changes.write(replace(draft, spans=(Span(0, block.start, count),)))
+        begun = await self._changes.write(
+            replace(draft, spans=(StreamSpan(0, block.start, count),))
+        )
         if len(self._unconfirmed) >= UNCONFIRMED_MAX:
             self._unconfirmed.pop(next(iter(self._unconfirmed)))
         self._unconfirmed[draft.name] = begun
@@ -353,19 +355,19 @@ class Topics:
         raise TopicExists(f"Topic '{found.name}' already exists.")
 
     async def _visible(self, topic: Topic) -> Topic:
-        """What the topic's key says now; raises `UnknownTopic` when it is gone or another's."""
+        """What the topic's key says now; raises `NoSuchTopic` when it is gone or another's."""
         found = await self._changes.read(topic.name)
         if found is None or found.id != topic.id or found.state is not TopicState.LIVE:
             if found is not None and found.state is TopicState.DELETING:
                 await self._changes.finish(found)
-            raise UnknownTopic("This server does not host this topic-partition.")
+            raise NoSuchTopic("This server does not host this topic-partition.")
         return found
 
     async def _finished(self, topic: Topic) -> Topic:
         done = await self._changes.finish(topic)
         await self._freshness.announce()
         if done is None:
-            raise UnknownTopic("This server does not host this topic-partition.")
+            raise NoSuchTopic("This server does not host this topic-partition.")
         return done
 
     async def _finish_for_others(self, topic: Topic) -> None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from lakelog.model.ids import BrokerId
 
 if TYPE_CHECKING:
-    from lakelog.topics.topic import Span, Topic
+    from lakelog.topics.topic import StreamSpan, Topic
 
 SLOTS: Final = 1024
 KEPT_PARTITIONS_MAX: Final = 1_000_000
@@ -29,7 +29,7 @@ KEPT_PARTITIONS_MAX: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Node:
+class BrokerNode:
     """A live broker: where it listens, and where its clients shall go."""
 
     id: BrokerId
@@ -52,13 +52,13 @@ class _KeptLeaders:
     __slots__ = ("_by_spans", "_partitions")
 
     def __init__(self) -> None:
-        self._by_spans: dict[tuple[Span, ...], tuple[BrokerId, ...]] = {}
+        self._by_spans: dict[tuple[StreamSpan, ...], tuple[BrokerId, ...]] = {}
         self._partitions = 0
 
-    def get(self, spans: "tuple[Span, ...]") -> tuple[BrokerId, ...] | None:
+    def get(self, spans: "tuple[StreamSpan, ...]") -> tuple[BrokerId, ...] | None:
         return self._by_spans.get(spans)
 
-    def keep(self, spans: "tuple[Span, ...]", leaders: tuple[BrokerId, ...]) -> None:
+    def keep(self, spans: "tuple[StreamSpan, ...]", leaders: tuple[BrokerId, ...]) -> None:
         if self._partitions + len(leaders) > KEPT_PARTITIONS_MAX:
             self._by_spans.clear()
             self._partitions = 0
@@ -67,10 +67,10 @@ class _KeptLeaders:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class RoutingView:
     """The brokers that a client sees, by id, and in which order each slot belongs to them."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[BrokerNode, ...]
     ranks: tuple[tuple[BrokerId, ...], ...]
     _kept: _KeptLeaders = field(default_factory=_KeptLeaders, init=False, compare=False, repr=False)
 
@@ -92,7 +92,7 @@ class View:
 
 
 def _dealt(
-    nodes: Sequence[Node], ranks: Sequence[Sequence[BrokerId]], topic: "Topic"
+    nodes: Sequence[BrokerNode], ranks: Sequence[Sequence[BrokerId]], topic: "Topic"
 ) -> list[BrokerId]:
     """The leader of each partition: the best of its ranks that has a place left."""
     if len(nodes) == 1:
@@ -109,12 +109,12 @@ def _dealt(
     return found
 
 
-def view(nodes: Iterable[Node]) -> View:
+def view(nodes: Iterable[BrokerNode]) -> RoutingView:
     """The view of a client that sees these brokers; there is at least one."""
     ordered = tuple(sorted(nodes))
     assert ordered, "a view without brokers"
     ids = [node.id for node in ordered]
-    return View(ordered, tuple(_ranked(slot, ids) for slot in range(SLOTS)))
+    return RoutingView(ordered, tuple(_ranked(slot, ids) for slot in range(SLOTS)))
 
 
 def _slot_of(key: str) -> int:
@@ -140,10 +140,10 @@ def zone_of(client_id: str | None) -> str | None:
     return None
 
 
-def views(nodes: Sequence[Node]) -> dict[str | None, View]:
+def views(nodes: Sequence[BrokerNode]) -> dict[str | None, RoutingView]:
     """The view of each zone that has brokers, and under None the view of everybody else."""
     zones = {node.rack for node in nodes if node.rack is not None}
-    found: dict[str | None, View] = {None: view(nodes)}
+    found: dict[str | None, RoutingView] = {None: view(nodes)}
     for zone in sorted(zones):
         inside = [node for node in nodes if node.rack == zone]
         found[zone] = view(inside) if len(inside) < len(nodes) else found[None]

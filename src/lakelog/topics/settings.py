@@ -127,7 +127,7 @@ class Synonym:
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class DescribedConfig:
     """One config of a topic as DescribeConfigs and CreateTopics show it."""
 
     definition: Definition
@@ -152,14 +152,16 @@ def merged(layers: Sequence[ConfigLayer]) -> dict[str, str]:
     return found
 
 
-def described(configs: Mapping[str, str], layers: Sequence[ConfigLayer] = ()) -> list[Described]:
+def described(
+    configs: Mapping[str, str], layers: Sequence[ConfigLayer] = ()
+) -> list[DescribedConfig]:
     """Every config of a topic in effect, in the order of the names, over these defaults."""
     return [_describe(definition, configs, layers) for definition in DEFINITIONS.values()]
 
 
 def _describe(
     definition: Definition, configs: Mapping[str, str], layers: Sequence[ConfigLayer]
-) -> Described:
+) -> DescribedConfig:
     name, above = definition.name, definition.broker_name or definition.name
     synonyms = []
     if name in configs:
@@ -171,5 +173,5 @@ def _describe(
     if definition.broker_name is not None and definition.broker_default:
         synonyms.append(Synonym(above, show(definition.default), ConfigSource.DEFAULT))
     if synonyms:
-        return Described(definition, synonyms[0].value, synonyms[0].source, tuple(synonyms))
-    return Described(definition, show(definition.default), ConfigSource.DEFAULT, ())
+        return DescribedConfig(definition, synonyms[0].value, synonyms[0].source, tuple(synonyms))
+    return DescribedConfig(definition, show(definition.default), ConfigSource.DEFAULT, ())

@@ -39,7 +39,7 @@ class TopicState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class StreamSpan:
     """Partitions [first_partition, first_partition + count) are that many streams in a row."""
 
     first_partition: int
@@ -71,13 +71,13 @@ class Topic:
 
     name: str
     id: TopicId
-    spans: tuple[Span, ...]
+    spans: tuple[StreamSpan, ...]
     replication_factor: int
     """As it was asked for: clients are told what they want to hear, the object store replicates."""
     configs: Mapping[str, str]
     settings: TopicSettings
     state: TopicState = TopicState.LIVE
-    growing: Span | None = None
+    growing: StreamSpan | None = None
     version: int = 0
     """The version of the key that says so; 0 when it was not written."""
 
@@ -110,11 +110,11 @@ class Topic:
         return replace(self, spans=joined(self.spans, self.growing), growing=None)
 
 
-def _first_partition(span: Span) -> int:
+def _first_partition(span: StreamSpan) -> int:
     return span.first_partition
 
 
-def joined(spans: tuple[Span, ...], added: Span) -> tuple[Span, ...]:
+def joined(spans: tuple[StreamSpan, ...], added: StreamSpan) -> tuple[StreamSpan, ...]:
     """The spans with one more at the end; two that follow each other become one."""
     if not spans:
         return (added,)
@@ -204,14 +204,14 @@ def _topic_id(text: str) -> TopicId:
     return TopicId(found)
 
 
-def _span(numbers: tuple[int, int, int]) -> Span:
+def _span(numbers: tuple[int, int, int]) -> StreamSpan:
     first_partition, first_stream, count = numbers
     if first_partition < 0 or first_stream <= 0 or count <= 0:
         raise ValueError(f"{numbers} is no span")
-    return Span(first_partition, first_stream, count)
+    return StreamSpan(first_partition, first_stream, count)
 
 
-def _spans(written: list[tuple[int, int, int]]) -> tuple[Span, ...]:
+def _spans(written: list[tuple[int, int, int]]) -> tuple[StreamSpan, ...]:
     spans = tuple(_span(numbers) for numbers in written)
     expected = 0
     for span in spans:
