@@ -4,8 +4,7 @@ from tests.broker.classic_members import stable
 from tests.broker.consumer_members import assigned, beat, beat_request, join_request
 from tests.broker.group_stage import LONE, FixedCluster, GroupStage, run
 
-from lakelog.broker.call import CloseConnection
-from lakelog.broker.group_calls import NAMED_MAX
+from lakelog.broker.call import NAMED_MAX, CloseConnection
 from lakelog.groups.state import ConsumerGroup
 from lakelog.groups.table import domain_index
 from lakelog.model.failures import Unavailable

@@ -3,8 +3,7 @@ from tests.broker.classic_members import stable
 from tests.broker.group_stage import GroupStage, run
 from tests.broker.offset_requests import commit, commit_request, fetch, fetch_request, offset
 
-from lakelog.broker.call import CloseConnection
-from lakelog.broker.group_calls import NAMED_MAX
+from lakelog.broker.call import NAMED_MAX, CloseConnection
 from lakelog.groups.events import DeleteGroup
 from lakelog.wire.messages.delete_groups import (
     DeletableGroupResult,

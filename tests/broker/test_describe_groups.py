@@ -4,8 +4,7 @@ from tests.broker.classic_members import SUBSCRIPTION, join_request, joined, sta
 from tests.broker.group_stage import LONE, FixedCluster, GroupStage, run
 from tests.broker.offset_requests import commit, commit_request, offset
 
-from lakelog.broker.call import CloseConnection
-from lakelog.broker.group_calls import NAMED_MAX
+from lakelog.broker.call import NAMED_MAX, CloseConnection
 from lakelog.groups.table import domain_index
 from lakelog.wire.messages.describe_groups import (
     DescribedGroupMember,

@@ -5,8 +5,7 @@ from tests.broker.admin_stage import Scene, Stage
 from tests.broker.admin_stage import run as run_staged
 from tests.broker.group_stage import FixedCluster, GroupStage, run
 
-from lakelog.broker.call import CloseConnection
-from lakelog.broker.group_calls import NAMED_MAX
+from lakelog.broker.call import NAMED_MAX, CloseConnection
 from lakelog.model.ids import BrokerId
 from lakelog.topics.routing import BrokerNode
 from lakelog.wire.messages.find_coordinator import (

@@ -3,8 +3,7 @@ from msgspec.structs import replace
 from tests.broker.classic_members import SUBSCRIPTION, join_request, joined
 from tests.broker.group_stage import GroupStage, run, settled, told
 
-from lakelog.broker.call import CloseConnection, Later
-from lakelog.broker.group_calls import NAMED_MAX
+from lakelog.broker.call import NAMED_MAX, CloseConnection, Later
 from lakelog.groups.events import Join
 from lakelog.groups.state import ClassicGroup
 from lakelog.wire.messages.join_group import (

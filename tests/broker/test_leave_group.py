@@ -2,8 +2,7 @@ import pytest
 from tests.broker.classic_members import stable
 from tests.broker.group_stage import GroupStage, run
 
-from lakelog.broker.call import CloseConnection, Later
-from lakelog.broker.group_calls import NAMED_MAX
+from lakelog.broker.call import NAMED_MAX, CloseConnection, Later
 from lakelog.wire.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,

@@ -13,8 +13,7 @@ from tests.broker.offset_requests import (
 )
 
 from lakelog.broker import loop_turn, offset_fetch
-from lakelog.broker.call import CloseConnection
-from lakelog.broker.group_calls import NAMED_MAX
+from lakelog.broker.call import NAMED_MAX, CloseConnection
 from lakelog.broker.lookup import PARTITIONS_MAX
 from lakelog.groups.events import CommitOffsets
 from lakelog.groups.table import domain_index

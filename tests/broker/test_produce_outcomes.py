@@ -6,7 +6,7 @@ from tests.broker.data_requests import produce, produced, produced_codes, produc
 from tests.broker.data_stage import ManualClock, MemoryLog, Stage, batch, idempotent
 from tests.broker.whole import finish
 
-from lakelog.broker import inspection
+from lakelog.broker import produce_fast
 from lakelog.broker.call import Answer, CloseConnection, Later, NoAnswer
 from lakelog.broker.produce import handle
 from lakelog.clock import SeededEntropy
@@ -180,8 +180,8 @@ def test_a_large_compressed_batch_is_inspected_on_a_thread_and_keeps_its_place()
     stage.topic("t")
     noise = SeededEntropy("noise").token(200 << 10)
     large = batch(noise, options=BatchOptions(codec=Codec.LZ4))
-    assert inspection.is_slow(large)
-    assert not inspection.is_slow(batch(b"x" * (1 << 18)))
+    assert produce_fast.is_slow(large)
+    assert not produce_fast.is_slow(batch(b"x" * (1 << 18)))
     made = produced(stage, produce(("t", [(0, large)])))
     assert produced_codes(made) == [0]
     assert produced_codes(produced(stage, produce(("t", [(0, large[:-1])])))) == [87]

@@ -3,8 +3,7 @@ from msgspec.structs import replace
 from tests.broker.classic_members import Joined, join_request, joined
 from tests.broker.group_stage import GroupStage, run, settled, told
 
-from lakelog.broker.call import CloseConnection, Later
-from lakelog.broker.group_calls import NAMED_MAX
+from lakelog.broker.call import NAMED_MAX, CloseConnection, Later
 from lakelog.wire.messages.join_group import JoinGroupResponse
 from lakelog.wire.messages.sync_group import (
     SyncGroupRequest,

@@ -130,17 +130,17 @@ BUDGET: tuple[Plant, ...] = (
 OFFSETS_TOPIC: tuple[Plant, ...] = (
     plant(
         "a lone batch is written to an internal topic",
-        "broker/lone_batch.py",
+        "broker/produce_fast.py",
         " or not is_writable(topic.name, call):",
         ":",
-        tests=("tests/broker/test_offsets_topic.py",),
+        tests=("tests/broker/test_lookup_offsets_topic.py",),
     ),
     plant(
         "patterns match internal topics",
         "coordinator/owner.py",
         "topics.keys() - INTERNAL_TOPICS",
         "topics",
-        tests=("tests/broker/test_offsets_topic.py",),
+        tests=("tests/broker/test_lookup_offsets_topic.py",),
     ),
 )
 

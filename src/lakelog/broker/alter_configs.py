@@ -7,9 +7,8 @@ IncrementalAlterConfigs. Other resources are 42; see `alteration`.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.administration import Deadline, Fault
-from lakelog.broker.alteration import TWICE, Alteration, alter, check_names, repeated
-from lakelog.broker.call import Call, Endpoint
+from lakelog.broker.call import Call, Deadline, Endpoint, Fault
+from lakelog.broker.config_resources import TWICE, Alteration, alter, check_names, repeated
 from lakelog.model.errors import ErrorCode
 from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.alter_configs import (

@@ -1,23 +1,31 @@
-"""One request as a handler sees it, the ways a handler may answer, and how it says what it serves.
+"""One request as a handler sees it, and the ways a handler may answer.
 
 A connection's requests are handed to their handlers in the order they came; the next one starts
 when the handler before it has returned. A handler whose answer takes time returns `Later` as soon
 as the request has its place in the log, so that requests overlap while their order holds. Answers
 leave in the order of the requests, whatever finishes first (row 97).
+
+What the group APIs share: who asks, how an answer is awaited, how much a request may name. What the
+admin APIs share: a request's time (`Deadline`), and one item's failure that stays its own.
 """
 
-from collections.abc import Callable, Coroutine
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sized
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from msgspec import Struct
 
+from lakelog.broker.errors import Attempt, failure_code
+from lakelog.model.errors import ErrorCode
+from lakelog.model.failures import Failure
+from lakelog.topics.failures import TopicFailure
 from lakelog.wire.apis import ApiKey
 
 if TYPE_CHECKING:
     import asyncio
 
-    from lakelog.broker.broker import BrokerOptions
+    from lakelog.broker.broker import Broker, BrokerOptions
 
 
 class Call(Struct, frozen=True, gc=False):
@@ -63,3 +71,74 @@ class Endpoint:
     handler: Handler
     offered: Callable[["BrokerOptions"], bool] = lambda _options: True
     """Whether clients are told of it."""
+
+
+NAMED_MAX: Final = 25_000
+"""The most groups or members of one request: each costs an answer, and two megabytes of a hostile
+request can name a million."""
+
+Result = TypeVar("Result")
+
+
+def check_named(named: Sized) -> None:
+    """Close the connection of a client that names more groups or members than one request may."""
+    if len(named) > NAMED_MAX:
+        raise CloseConnection(f"{len(named)} names in one request; at most {NAMED_MAX}")
+
+
+def client_id(call: Call) -> str:
+    """The client's id as members are shown with it; a null one is the empty one."""
+    return call.client_id or ""
+
+
+def client_host(call: Call) -> str:
+    """The client's address in the form that Kafka shows it (row 75)."""
+    return f"/{call.client_host}"
+
+
+def answered(work: "asyncio.Future[Result]", finish: Callable[[Result], Answer]) -> Answer | Later:
+    """The answer `finish(await work)`: at once if the work is done, else later.
+
+    What the coordinator was asked has its place in the log by now, so the connection's next
+    request may begin (K11).
+    """
+    return finish(work.result()) if work.done() else Later(work, finish)
+
+
+TIMEOUT_MS_MIN: Final = 1_000
+TIMEOUT_MS_MAX: Final = 120_000
+TIMEOUT_MS: Final = 30_000
+"""For requests that name no time-out themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What a client is told instead of a result."""
+
+    code: ErrorCode
+    message: str | None
+
+
+class Deadline:
+    """The time that a request may take, measured from when it came."""
+
+    def __init__(self, broker: "Broker", call: Call, timeout_ms: int = TIMEOUT_MS) -> None:
+        self._clock = broker.clock
+        bounded_ms = min(max(timeout_ms, TIMEOUT_MS_MIN), TIMEOUT_MS_MAX)
+        self._end_s = call.arrived_s + bounded_ms / 1000
+
+    async def attempt(self, work: Callable[[], Awaitable[Result]]) -> Result | Fault:
+        """The result of the work, or the fault to answer when it failed or the time was over."""
+        left_s = self._end_s - self._clock.monotonic_s()
+        if left_s <= 0:
+            return Fault(ErrorCode.REQUEST_TIMED_OUT, "The request timed out.")
+        try:
+            async with asyncio.timeout(left_s):
+                return await work()
+        except TimeoutError:
+            return Fault(ErrorCode.REQUEST_TIMED_OUT, "The request timed out.")
+        except TopicFailure as failure:
+            return Fault(failure.code, str(failure))
+        except Failure as failure:
+            code = failure_code(failure, Attempt.ADMINISTERING)
+            return Fault(code, f"The cluster's store did not answer as it must: {failure}")

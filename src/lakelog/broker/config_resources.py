@@ -3,23 +3,33 @@
 A broker's configs are what tools read to know how it is set up. Some can be altered while it runs
 (see `topics.broker_configs`); the others are set in its configuration file, or fixed, and
 read-only. A group's are what it sets itself, then what holds for all groups.
+
+What AlterConfigs and IncrementalAlterConfigs share is here, too: which resources can be altered,
+and how. Topics, groups and brokers can: groups whether they are there or not; of brokers this one
+or, without a name, all together. Loggers and client metrics have no configs that are kept.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
+from lakelog.broker.call import Deadline, Fault
 from lakelog.broker.describe_topic_partitions import PARTITIONS_MAX
 from lakelog.broker.fetch import RESPONSE_BYTES_MAX
 from lakelog.broker.fetch_sessions import SESSIONS_MAX
 from lakelog.groups.state import GroupSettings
+from lakelog.model.errors import ErrorCode
+from lakelog.topics import failures
+from lakelog.topics.broker_configs import ALL_BROKERS
 from lakelog.topics.broker_configs import DEFINITIONS as BROKER_DEFINITIONS
 from lakelog.topics.config_values import ConfigSource, ConfigType, show
 from lakelog.topics.configs import Definition
+from lakelog.topics.failures import InvalidChange, NoSuchTopic
 from lakelog.topics.group_configs import DEFINITIONS as GROUP_DEFINITIONS
 from lakelog.topics.group_configs import default_values
-from lakelog.topics.settings import ConfigLayer, Synonym
+from lakelog.topics.settings import ConfigLayer, Synonym, settings
 from lakelog.wire.framing import REQUEST_LIMITS
 
 if TYPE_CHECKING:
@@ -38,7 +48,7 @@ class ResourceType(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ConfigEntry:
     """One config as DescribeConfigs shows it."""
 
     name: str
@@ -54,7 +64,7 @@ FRAME_BYTES_MAX: Final = max(REQUEST_LIMITS.size_max_by_api.values())
 _B, _S, _I = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
 
 
-def broker_entries(broker: "Broker") -> list[Entry]:
+def broker_entries(broker: "Broker") -> list[ConfigEntry]:
     """The configs of this broker, by name."""
     layers = broker.broker_configs.layers()
     found = [*_identity(broker), *_choices(broker.options), *_LIMITS]
@@ -63,7 +73,7 @@ def broker_entries(broker: "Broker") -> list[Entry]:
     return sorted(found, key=lambda entry: entry.name)
 
 
-def default_entries(configs: "BrokerConfigs") -> list[Entry]:
+def default_entries(configs: "BrokerConfigs") -> list[ConfigEntry]:
     """What was altered for all brokers, by name, and nothing else, as in Kafka."""
     _, for_all = configs.altered()
     set_for_all = [BROKER_DEFINITIONS[name] for name in sorted(for_all.configs)]
@@ -73,7 +83,7 @@ def default_entries(configs: "BrokerConfigs") -> list[Entry]:
 
 def group_entries(
     own: Mapping[str, str], defaults: GroupSettings, layers: Sequence[ConfigLayer]
-) -> list[Entry]:
+) -> list[ConfigEntry]:
     """The configs of a group with these of its own, by name; whether it is there or not."""
     chosen = _of_groups(defaults)
     found = []
@@ -87,7 +97,7 @@ def group_entries(
             synonyms = (Synonym(name, own[name], ConfigSource.GROUP), *synonyms)
         first = synonyms[0]
         found.append(
-            Entry(
+            ConfigEntry(
                 name,
                 first.value,
                 definition.type,
@@ -99,7 +109,7 @@ def group_entries(
     return found
 
 
-def _identity(broker: "Broker") -> list[Entry]:
+def _identity(broker: "Broker") -> list[ConfigEntry]:
     own = next((node for node in broker.cluster.nodes() if node.id == broker.node_id), None)
     listener = f"PLAINTEXT://{own.host}:{own.port}" if own is not None else None
     identity = str(broker.node_id)
@@ -119,7 +129,7 @@ def _identity(broker: "Broker") -> list[Entry]:
     ]
 
 
-def _choices(options: "BrokerOptions") -> list[Entry]:
+def _choices(options: "BrokerOptions") -> list[ConfigEntry]:
     return [
         _chosen(
             "auto.create.topics.enable",
@@ -142,13 +152,13 @@ def _choices(options: "BrokerOptions") -> list[Entry]:
     ]
 
 
-def _set(name: str, value: str | None, kind: ConfigType, documentation: str) -> Entry:
+def _set(name: str, value: str | None, kind: ConfigType, documentation: str) -> ConfigEntry:
     source = ConfigSource.DEFAULT if value is None else ConfigSource.STATIC
     synonyms = () if value is None else (Synonym(name, value, source),)
-    return Entry(name, value, kind, source, documentation, synonyms, read_only=True)
+    return ConfigEntry(name, value, kind, source, documentation, synonyms, read_only=True)
 
 
-def _chosen(name: str, value: bool | int, default: bool | int, documentation: str) -> Entry:
+def _chosen(name: str, value: bool | int, default: bool | int, documentation: str) -> ConfigEntry:
     """A config that has a default; a value other than it was set by the operator."""
     fallback = Synonym(name, show(default), ConfigSource.DEFAULT)
     synonyms: tuple[Synonym, ...] = (fallback,)
@@ -156,7 +166,9 @@ def _chosen(name: str, value: bool | int, default: bool | int, documentation: st
         synonyms = (Synonym(name, show(value), ConfigSource.STATIC), fallback)
     kind = _B if isinstance(value, bool) else _I
     first = synonyms[0]
-    return Entry(name, first.value, kind, first.source, documentation, synonyms, read_only=True)
+    return ConfigEntry(
+        name, first.value, kind, first.source, documentation, synonyms, read_only=True
+    )
 
 
 _LIMITS: Final = tuple(
@@ -180,7 +192,7 @@ _LIMITS: Final = tuple(
 )
 
 
-def _of_groups(defaults: GroupSettings) -> dict[str, Entry]:
+def _of_groups(defaults: GroupSettings) -> dict[str, ConfigEntry]:
     """What the options say for all groups, by the broker's names, and nobody can alter."""
     chosen = default_values(defaults)
     found = {}
@@ -194,7 +206,7 @@ def _of_groups(defaults: GroupSettings) -> dict[str, Entry]:
     return found
 
 
-def _altered(definition: Definition, layers: Sequence[ConfigLayer]) -> Entry:
+def _altered(definition: Definition, layers: Sequence[ConfigLayer]) -> ConfigEntry:
     """A config that can be altered: where it is set, the nearest first, then its default."""
     name = definition.name
     synonyms = [
@@ -204,7 +216,7 @@ def _altered(definition: Definition, layers: Sequence[ConfigLayer]) -> Entry:
     ]
     if definition.broker_default:
         synonyms.append(Synonym(name, show(definition.default), ConfigSource.DEFAULT))
-    return Entry(
+    return ConfigEntry(
         name,
         synonyms[0].value if synonyms else None,
         definition.type,
@@ -212,3 +224,81 @@ def _altered(definition: Definition, layers: Sequence[ConfigLayer]) -> Entry:
         definition.documentation,
         tuple(synonyms),
     )
+
+
+Alteration = Callable[[Mapping[str, str]], dict[str, str]]
+"""From the own configs of a resource to what they shall be."""
+
+NAME_SHOWN: Final = 100
+"""How many characters of a wrong name are repeated."""
+
+TWICE: Final = Fault(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+_FIXED: Final = {
+    ResourceType.BROKER_LOGGER: "The loggers of a broker are set in its configuration file.",
+    ResourceType.CLIENT_METRICS: "Client metrics are not served.",
+}
+
+
+def check_names(written: Iterable[tuple[str, str | None]]) -> None:
+    """Refuse a config that stands twice, or that has no value."""
+    pairs = list(written)
+    if len({name for name, _ in pairs}) < len(pairs):
+        raise InvalidChange("Error due to duplicate config keys")
+    unset = [name for name, value in pairs if value is None]
+    if unset:
+        raise InvalidChange(f"Null value not supported for : {', '.join(unset)}")
+
+
+def repeated(resources: Iterable[tuple[int, str]]) -> set[tuple[int, str]]:
+    """The resources that a request names more than once."""
+    return {resource for resource, times in Counter(resources).items() if times > 1}
+
+
+async def alter(
+    broker: "Broker",
+    deadline: Deadline,
+    resource: tuple[int, str],
+    alteration: Alteration,
+    *,
+    validate_only: bool,
+) -> Fault | None:
+    """Alter the configs of one resource; the fault to answer, or None."""
+
+    async def work() -> None:
+        kind, name = resource
+        if kind == ResourceType.BROKER:
+            await _alter_broker(broker, name, alteration, validate_only=validate_only)
+            return
+        if kind not in {ResourceType.TOPIC, ResourceType.GROUP}:
+            known = [fixed for fixed in _FIXED if fixed == kind]
+            raise InvalidChange(_FIXED[known[0]] if known else f"Unknown resource type {kind}")
+        if not name:
+            noun = ResourceType(kind).name.lower()
+            raise InvalidChange(f"Default {noun} resources are not allowed.")
+        if kind == ResourceType.GROUP:
+            await broker.group_configs.alter(name, alteration, validate_only=validate_only)
+            return
+        await _alter_topic(broker, name, alteration, validate_only=validate_only)
+
+    return await deadline.attempt(work)
+
+
+async def _alter_broker(
+    broker: "Broker", name: str, alteration: Alteration, *, validate_only: bool
+) -> None:
+    if name not in (ALL_BROKERS, str(broker.node_id)):
+        raise InvalidChange(
+            f"Unexpected broker id, expected {broker.node_id}, but received {name[:NAME_SHOWN]}"
+        )
+    await broker.broker_configs.alter(name, alteration, validate_only=validate_only)
+
+
+async def _alter_topic(
+    broker: "Broker", name: str, alteration: Alteration, *, validate_only: bool
+) -> None:
+    failures.check_name(name)
+    topic = broker.topics.cached(name)
+    if topic is None:
+        settings(alteration({}))  # as in Kafka, a wrong config is worse than a wrong topic
+        raise NoSuchTopic(f"The topic '{name}' does not exist.")
+    await broker.topics.alter(topic, alteration, validate_only=validate_only)

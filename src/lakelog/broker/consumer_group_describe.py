@@ -13,8 +13,8 @@ is 15.
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Call, Endpoint
-from lakelog.broker.group_calls import check_named
+from lakelog.broker.broker import NO_OPERATIONS
+from lakelog.broker.call import Call, Endpoint, check_named
 from lakelog.broker.group_reads import (
     GROUP_OPERATIONS,
     are_topics_current,
@@ -22,7 +22,6 @@ from lakelog.broker.group_reads import (
     topic_of,
     unproven,
 )
-from lakelog.broker.nodes import NO_OPERATIONS
 from lakelog.groups import consumer
 from lakelog.groups.state import ConsumerGroup, ConsumerMember
 from lakelog.model.errors import ErrorCode

@@ -11,8 +11,7 @@ An answer with an error has only its code and message. One to a member that leav
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Answer, Call, Endpoint, Later
-from lakelog.broker.group_calls import answered, client_host, client_id
+from lakelog.broker.call import Answer, Call, Endpoint, Later, answered, client_host, client_id
 from lakelog.broker.lookup import check_count
 from lakelog.coordinator.requests import ConsumerHeartbeatRequest
 from lakelog.groups.events import Beaten, Owned

@@ -8,8 +8,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Answer, Call, Endpoint, Later
-from lakelog.broker.group_calls import answered, check_named
+from lakelog.broker.call import Answer, Call, Endpoint, Later, answered, check_named
 from lakelog.groups.events import DeleteGroup, GroupOutcome, Judged
 from lakelog.model.errors import ErrorCode
 from lakelog.wire.apis import ApiKey

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.administration import Deadline, Fault
-from lakelog.broker.call import Call, Endpoint
+from lakelog.broker.call import Call, Deadline, Endpoint, Fault
 from lakelog.model.errors import ErrorCode
 from lakelog.model.ids import ZERO_TOPIC_ID, TopicId
 from lakelog.wire.apis import ApiKey

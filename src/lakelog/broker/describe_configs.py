@@ -12,10 +12,9 @@ Limit: an answer has about `ANSWER_BYTES_MAX`, and what does not fit is 44.
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from lakelog.broker.administration import Deadline, Fault
-from lakelog.broker.call import Call, Endpoint
+from lakelog.broker.call import Call, Deadline, Endpoint, Fault
 from lakelog.broker.config_resources import (
-    Entry,
+    ConfigEntry,
     ResourceType,
     broker_entries,
     default_entries,
@@ -123,7 +122,7 @@ class _Description:
         if topic is None:
             return Fault(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
         entries = [
-            Entry(
+            ConfigEntry(
                 found.definition.name,
                 found.value,
                 found.definition.type,
@@ -161,7 +160,7 @@ class _Description:
                 f"Unexpected broker id, expected {own}{alternative}, but received {name}"
             )
 
-    def _show(self, key: Key, entries: Sequence[Entry], keys: frozenset[str]) -> Shown:
+    def _show(self, key: Key, entries: Sequence[ConfigEntry], keys: frozenset[str]) -> Shown:
         if key not in self._shown:
             shown = tuple(self._one(entry) for entry in entries if not keys or entry.name in keys)
             self._shown[key] = shown, sum(map(_size_bytes, shown))
@@ -171,7 +170,7 @@ class _Description:
         self._size_bytes += size_bytes
         return found
 
-    def _one(self, entry: Entry) -> DescribeConfigsResourceResult:
+    def _one(self, entry: ConfigEntry) -> DescribeConfigsResourceResult:
         synonyms = entry.synonyms if self._synonyms else ()
         return DescribeConfigsResourceResult(
             name=entry.name,

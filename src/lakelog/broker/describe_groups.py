@@ -11,8 +11,8 @@ Each group is told after a proof of currency for its domain; without one it is 1
 
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Call, Endpoint
-from lakelog.broker.group_calls import check_named
+from lakelog.broker.broker import NO_OPERATIONS
+from lakelog.broker.call import Call, Endpoint, check_named
 from lakelog.broker.group_reads import (
     DEAD,
     GROUP_OPERATIONS,
@@ -20,7 +20,6 @@ from lakelog.broker.group_reads import (
     group_of,
     unproven,
 )
-from lakelog.broker.nodes import NO_OPERATIONS
 from lakelog.groups.classic_members import metadata_of
 from lakelog.groups.state import ClassicGroup, ClassicMember, ClassicState, Group
 from lakelog.model.errors import ErrorCode

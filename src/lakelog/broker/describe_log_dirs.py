@@ -9,8 +9,7 @@ Sizes are the bytes of records that are still in the log.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.administration import Deadline, Fault
-from lakelog.broker.call import Call, Endpoint
+from lakelog.broker.call import Call, Deadline, Endpoint, Fault
 from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,

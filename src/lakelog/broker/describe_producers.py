@@ -10,8 +10,7 @@ hear that there is none.
 
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.administration import Fault
-from lakelog.broker.call import Call, Endpoint
+from lakelog.broker.call import Call, Endpoint, Fault
 from lakelog.broker.errors import Attempt
 from lakelog.broker.lookup import TopicFinder, check_count, unproven_code
 from lakelog.model.errors import ErrorCode

@@ -8,9 +8,8 @@ towards the limit. Operations are always filled in. Ignored: nothing.
 
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.administration import Deadline, Fault
-from lakelog.broker.call import Call, Endpoint
-from lakelog.broker.nodes import TOPIC_OPERATIONS
+from lakelog.broker.broker import TOPIC_OPERATIONS
+from lakelog.broker.call import Call, Deadline, Endpoint, Fault
 from lakelog.model.errors import ErrorCode
 from lakelog.model.ids import LEADER_EPOCH
 from lakelog.topics import failures

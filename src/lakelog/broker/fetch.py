@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 from lakelog.broker.call import Answer, Call, Endpoint, Later
 from lakelog.broker.errors import Attempt, failure_code
-from lakelog.broker.fetch_read import Entry, Reading, never_read
+from lakelog.broker.fetch_read import FetchedPartition, FetchRead, never_read
 from lakelog.broker.fetch_sessions import Asked, Context, Incremental, Key, Results
 from lakelog.broker.lookup import TopicFinder, check_count, epoch_code
 from lakelog.broker.loop_turn import ITEMS_PER_LOOK
@@ -111,7 +111,7 @@ class _Fetch:
         "reading",
     )
 
-    reading: Reading
+    reading: FetchRead
 
     def __init__(
         self, broker: "Broker", call: Call, request: FetchRequest, context: Context
@@ -146,7 +146,7 @@ class _Fetch:
             async for part in turn.parts(list(asked.items()))
             for key, partition in part
         ]
-        self.reading = Reading(
+        self.reading = FetchRead(
             self._broker,
             entries,
             arrived_s=self._arrived_s,
@@ -156,7 +156,7 @@ class _Fetch:
         )
         await self._refuse_unreadable(entries)
 
-    async def _refuse_unreadable(self, entries: list[Entry]) -> None:
+    async def _refuse_unreadable(self, entries: list[FetchedPartition]) -> None:
         """Refuse partitions of a wrong epoch, and those whose state is too old (rule 17)."""
         log = self._broker.log
         refused = {}
@@ -238,13 +238,13 @@ class _Fetch:
 
 def _entry(
     key: Key, asked: FetchPartition, topic: "Topic | ErrorCode", missing: ErrorCode
-) -> Entry:
+) -> FetchedPartition:
     if isinstance(topic, ErrorCode):
-        return Entry(key, asked, fixed=never_read(asked.partition, topic))
+        return FetchedPartition(key, asked, fixed=never_read(asked.partition, topic))
     stream = topic.stream(asked.partition)
     if stream is None:
-        return Entry(key, asked, fixed=never_read(asked.partition, missing))
-    return Entry(key, asked, stream=stream)
+        return FetchedPartition(key, asked, fixed=never_read(asked.partition, missing))
+    return FetchedPartition(key, asked, stream=stream)
 
 
 def _respond(broker: "Broker", context: Context, results: Results) -> FetchResponse:

@@ -2,7 +2,7 @@
 
 `look` compares the marks of partitions with what is asked, which costs little; `read` reads where
 there is something to read. Both may be repeated: `look` for the streams that changed, or whose
-emptiness was proved meanwhile. `Reading` does not wait for data and proves nothing: it says which
+emptiness was proved meanwhile. `FetchRead` does not wait for data and proves nothing: it says which
 partitions an answer would call empty, out of range or unknown without a proof (rule 16).
 
 Aborted transactions are null for read_uncommitted and empty for read_committed (row 7); a
@@ -33,7 +33,7 @@ STREAMS_PER_READ: Final = 500
 for each, and the loop waits meanwhile (R2)."""
 
 
-class Entry:
+class FetchedPartition:
     """A partition of a fetch: its stream, or why it is not read."""
 
     __slots__ = ("asked", "fixed", "key", "stream")
@@ -57,7 +57,7 @@ def never_read(partition: int, code: ErrorCode) -> FetchPartitionData:
     return FetchPartitionData(partition, code, -1)
 
 
-class Reading:
+class FetchRead:
     """The partitions of one fetch, and what was last seen of each."""
 
     __slots__ = (
@@ -82,7 +82,7 @@ class Reading:
     def __init__(
         self,
         broker: "Broker",
-        entries: list[Entry],
+        entries: list[FetchedPartition],
         *,
         arrived_s: float,
         bytes_max: int,
@@ -253,7 +253,7 @@ class Reading:
         for at, data in zip(places, fetched, strict=True):
             self._keep(at, data)
 
-    def _wanted(self, entry: Entry) -> Wanted:
+    def _wanted(self, entry: FetchedPartition) -> Wanted:
         bytes_max = max(entry.asked.partition_max_bytes, 0)
         return Wanted(entry.stream, entry.asked.fetch_offset, bytes_max)
 
@@ -276,7 +276,7 @@ class Reading:
         self._results[at] = self._found(self._entries[at], data.head, data.log_start, records)
 
     def _found(
-        self, entry: Entry, head: int, log_start: int, records: RecordParts | bytes
+        self, entry: FetchedPartition, head: int, log_start: int, records: RecordParts | bytes
     ) -> FetchPartitionData:
         # Without transactions the last stable offset is the head (row 7).
         return FetchPartitionData(

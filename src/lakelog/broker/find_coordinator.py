@@ -4,7 +4,7 @@ Any broker serves any group (K9): the one that is named is the group's owner amo
 this client's Metadata shows, so that members of one group meet, and nobody is sent to a broker
 that its client would hang up on (row 77). v0 to v3 ask for one key and have errors at the top; an
 answer without a node has node -1, host "" and port -1. The first one makes `__consumer_offsets`, as
-in Kafka (`broker/offsets_topic.py`). Ignored: nothing.
+in Kafka (`broker/lookup.py`). Ignored: nothing.
 
 Key type 0 is a group. Transactions (1) are not served: 53 in v0 to v3, which every client gives up
 on, and 42 with a message from v4 on (row 64). Share groups (2) and whatever else: 42.
@@ -13,11 +13,9 @@ on, and 42 with a message from v4 on (row 64). Share groups (2) and whatever els
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker import offsets_topic
-from lakelog.broker.administration import Fault
-from lakelog.broker.call import Call, Endpoint
-from lakelog.broker.group_calls import check_named
-from lakelog.broker.nodes import shown_nodes
+from lakelog.broker import lookup
+from lakelog.broker.broker import shown_nodes
+from lakelog.broker.call import Call, Endpoint, Fault, check_named
 from lakelog.model.errors import ErrorCode
 from lakelog.wire.apis import ApiKey
 from lakelog.wire.lift import lift, lower
@@ -54,7 +52,7 @@ async def handle(
     if fault is not None:
         found = tuple(_refused(key, fault) for key in lifted.coordinator_keys)
     else:
-        await offsets_topic.ensure(broker)
+        await lookup.ensure_offsets_topic(broker)
         found = await _owners(broker, call, lifted.coordinator_keys)
     return lower(FindCoordinatorResponse(coordinators=found), call.version)
 

@@ -7,8 +7,7 @@ us is 15 or 16.
 
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Answer, Call, Endpoint, Later
-from lakelog.broker.group_calls import answered
+from lakelog.broker.call import Answer, Call, Endpoint, Later, answered
 from lakelog.model.errors import ErrorCode
 from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

@@ -10,10 +10,15 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.administration import Deadline, Fault
-from lakelog.broker.alteration import TWICE, Alteration, alter, check_names, repeated
-from lakelog.broker.call import Call, Endpoint
-from lakelog.broker.config_resources import ResourceType
+from lakelog.broker.call import Call, Deadline, Endpoint, Fault
+from lakelog.broker.config_resources import (
+    TWICE,
+    Alteration,
+    ResourceType,
+    alter,
+    check_names,
+    repeated,
+)
 from lakelog.model.errors import ErrorCode
 from lakelog.topics.broker_configs import DEFINITIONS as BROKER_DEFINITIONS
 from lakelog.topics.config_values import ConfigType, show

@@ -9,8 +9,16 @@ v7 on (row 84); v9 may tell a leader not to assign. Ignored: the reason (v8).
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Answer, Call, Endpoint, Later
-from lakelog.broker.group_calls import answered, check_named, client_host, client_id
+from lakelog.broker.call import (
+    Answer,
+    Call,
+    Endpoint,
+    Later,
+    answered,
+    check_named,
+    client_host,
+    client_id,
+)
 from lakelog.coordinator.requests import JoinRequest
 from lakelog.groups.events import JoinAnswer
 from lakelog.wire.apis import ApiKey

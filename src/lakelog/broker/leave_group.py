@@ -7,8 +7,7 @@ or, with an empty one, by instance id (row 86). Ignored: the reason (v5).
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Answer, Call, Endpoint, Later
-from lakelog.broker.group_calls import answered, check_named
+from lakelog.broker.call import Answer, Call, Endpoint, Later, answered, check_named
 from lakelog.groups.events import Left
 from lakelog.model.errors import ErrorCode
 from lakelog.wire.apis import ApiKey

@@ -7,8 +7,7 @@ loggers by id, and groups that set something themselves, whether they are there 
 
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.administration import Deadline
-from lakelog.broker.call import Call, Endpoint
+from lakelog.broker.call import Call, Deadline, Endpoint
 from lakelog.broker.config_resources import ResourceType
 from lakelog.model.errors import ErrorCode
 from lakelog.wire.apis import ApiKey

@@ -49,9 +49,9 @@ class LoopTurn:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._is_awaited = False
 
-    def parts(self, items: Sequence[ItemT]) -> "Parts[ItemT]":
+    def parts(self, items: Sequence[ItemT]) -> "LoopParts[ItemT]":
         """The items in parts, with pauses between them: `async for part in turn.parts(items)`."""
-        return Parts(self, items)
+        return LoopParts(self, items)
 
     async def take(self) -> None:
         """Return when something large may be begun; `spent` says how long it took."""
@@ -85,7 +85,7 @@ class LoopTurn:
             asyncio.get_running_loop().call_soon(self._begin)
 
 
-class Parts(Generic[ItemT]):
+class LoopParts(Generic[ItemT]):
     """Items in parts of `ITEMS_PER_LOOK`; between them others may get their turn."""
 
     __slots__ = ("_began_s", "_items", "_start", "_turn")

@@ -15,15 +15,15 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from lakelog.broker.call import Call, Endpoint
-from lakelog.broker.errors import Attempt, failure_code
-from lakelog.broker.nodes import (
+from lakelog.broker.broker import (
     CLUSTER_OPERATIONS,
     NO_OPERATIONS,
     TOPIC_OPERATIONS,
     controller,
     shown_nodes,
 )
+from lakelog.broker.call import Call, Endpoint
+from lakelog.broker.errors import Attempt, failure_code
 from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Failure
 from lakelog.model.ids import LEADER_EPOCH, ZERO_TOPIC_ID, TopicId

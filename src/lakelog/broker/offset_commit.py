@@ -14,9 +14,8 @@ the broker's.
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Answer, Call, Endpoint, Later
+from lakelog.broker.call import Answer, Call, Endpoint, Later, answered
 from lakelog.broker.errors import Attempt
-from lakelog.broker.group_calls import answered
 from lakelog.broker.lookup import TopicFinder, check_count
 from lakelog.broker.loop_turn import LoopTurn
 from lakelog.groups.events import CommitOffsets

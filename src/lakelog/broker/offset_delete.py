@@ -8,9 +8,8 @@ deletion is applied (row 95). Ignored: nothing.
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Answer, Call, Endpoint, Later
+from lakelog.broker.call import Answer, Call, Endpoint, Later, answered
 from lakelog.broker.errors import Attempt
-from lakelog.broker.group_calls import answered
 from lakelog.broker.lookup import TopicFinder, check_count
 from lakelog.groups.events import DeleteOffsets, GroupOutcome, OffsetsDeleted
 from lakelog.model.errors import ErrorCode

@@ -16,8 +16,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Call, CloseConnection, Endpoint
-from lakelog.broker.group_calls import check_named
+from lakelog.broker.call import Call, CloseConnection, Endpoint, check_named
 from lakelog.broker.group_reads import are_topics_current, group_of, topic_of, unproven
 from lakelog.broker.lookup import check_count
 from lakelog.groups import consumer

@@ -18,18 +18,19 @@ below a second is a second, because here it bounds the write itself, not the wai
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.admission import is_admitted, refusal
 from lakelog.broker.call import Answer, Call, CloseConnection, Endpoint, Later, NoAnswer
 from lakelog.broker.errors import Attempt, failure_code, verdict_code
-from lakelog.broker.inspection import inspect_slowly, is_slow
-from lakelog.broker.lone_batch import (
+from lakelog.broker.lookup import TopicFinder, check_count, is_writable
+from lakelog.broker.produce_fast import (
     FIRST_VERSION_BY_ID,
     batch_rules,
     deadline_s,
     hand_over_alone,
+    inspect_slowly,
+    is_admitted,
+    is_slow,
+    producer_refusal,
 )
-from lakelog.broker.lookup import TopicFinder, check_count
-from lakelog.broker.offsets_topic import is_writable
 from lakelog.domain.outcomes import Verdict
 from lakelog.log.values import Appended, Settled
 from lakelog.model.errors import ErrorCode
@@ -157,7 +158,7 @@ class _Production:
     async def _take_if_admitted(
         self, row: list[PartitionProduceResponse], index: int, stream: int, batch: AcceptedBatch
     ) -> None:
-        refused = await refusal(self.broker, stream, batch)
+        refused = await producer_refusal(self.broker, stream, batch)
         if refused is None:
             self._take(row, index, stream, batch)
             return
@@ -178,9 +179,9 @@ class _Production:
         self,
         row: list[PartitionProduceResponse],
         partition: PartitionProduceData,
-        refusal: PartitionProduceResponse,
+        producer_refusal: PartitionProduceResponse,
     ) -> None:
-        row.append(refusal)
+        row.append(producer_refusal)
         if partition.records is not None and is_transactional(partition.records):
             self.transactional = True
 

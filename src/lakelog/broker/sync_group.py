@@ -7,8 +7,16 @@ else 23, and are answered. Ignored: nothing.
 
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Answer, Call, Endpoint, Later
-from lakelog.broker.group_calls import answered, check_named, client_host, client_id
+from lakelog.broker.call import (
+    Answer,
+    Call,
+    Endpoint,
+    Later,
+    answered,
+    check_named,
+    client_host,
+    client_id,
+)
 from lakelog.coordinator.requests import SyncRequest
 from lakelog.groups.events import SyncAnswer
 from lakelog.model.errors import ErrorCode

@@ -9,8 +9,8 @@ from tests.broker.data_stage import Stage, batch, idempotent
 from tests.broker.whole import finish
 
 from lakelog.broker.call import Answer, Call, Later
-from lakelog.broker.lone_batch import hand_over_alone
 from lakelog.broker.produce import handle, handle_any
+from lakelog.broker.produce_fast import hand_over_alone
 from lakelog.model.failures import Failure, OutcomeUnknown, Unavailable
 from lakelog.wire.messages.produce import ProduceRequest
 

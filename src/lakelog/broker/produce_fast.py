@@ -4,22 +4,39 @@ It is handed to the log here, without the bookkeeping that requests of many part
 small batches that bookkeeping costs more than everything else. Whatever is not plain (an unknown
 topic, a refused batch, acks=0, no room …) is left to the general way in `produce`, which must give
 the same answers: a test compares the two.
+
+Both ways share what follows.
+
+Inspection. Batches whose inspection takes long are looked at on a thread, so that the loop goes on.
+An uncompressed batch of a megabyte is inspected in well under a millisecond. A compressed one has
+to be unpacked, at about a gigabyte a second, and a small one may unpack to a lot: what is behind a
+kilobyte is known only afterwards. The hop to a thread costs about 0.1 ms, so it is taken where
+unpacking can cost more than that.
+
+Admission of idempotent producers. A producer id that no broker of this cluster ever gave out is
+refused with 59 (UNKNOWN_PRODUCER_ID), and so it takes no room and is never mistaken for the next
+client's id. It is the code by which Java's client and librdkafka begin at sequence 0 again and
+repeat, under the same id: a producer that outlives its cluster goes on when ids have come as far as
+its own, or when it is started again. Kafka takes any id. A producer that is new on its partition
+while the domain has no room for one more is refused with 19, on which every client repeats (B9). A
+known one is always let in.
 """
 
 import asyncio
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.admission import is_admitted
 from lakelog.broker.call import Answer, Call, Later
 from lakelog.broker.errors import Attempt, failure_code, verdict_code
-from lakelog.broker.inspection import is_slow
-from lakelog.broker.offsets_topic import is_writable
+from lakelog.broker.lookup import is_writable
 from lakelog.domain.outcomes import Verdict
 from lakelog.log.values import Settled
+from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Failure
 from lakelog.model.ids import TopicId
-from lakelog.records.acceptance import AcceptedBatch, BatchRules, inspect
+from lakelog.records.acceptance import AcceptedBatch, BatchRules, Inspection, inspect
+from lakelog.records.header import ATTRIBUTES_OFFSET, CODEC_MASK
 from lakelog.wire.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -30,7 +47,63 @@ from lakelog.wire.messages.produce import (
 
 if TYPE_CHECKING:
     from lakelog.broker.broker import Broker
+    from lakelog.records.acceptance import AcceptedBatch
     from lakelog.topics.settings import TopicSettings
+
+SLOW_BYTES_MIN: Final = 128 << 10
+"""Compressed batches from here on go to a thread."""
+
+THREADS_MAX: Final = 2
+
+
+def is_slow(data: memoryview) -> bool:
+    """Whether inspecting the batch may hold up the loop."""
+    return len(data) >= SLOW_BYTES_MIN and bool(data[ATTRIBUTES_OFFSET + 1] & CODEC_MASK)
+
+
+async def inspect_slowly(data: memoryview, rules: BatchRules) -> Inspection:
+    """Inspect on a thread of the process's pool for it."""
+    return await asyncio.get_running_loop().run_in_executor(_pool(), inspect, data, rules)
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    """Made when the first such batch comes; its threads end with the process."""
+    return ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="inspect")
+
+
+def is_admitted(broker: "Broker", stream: int, batch: "AcceptedBatch") -> bool:
+    """Whether the batch may certainly be handed over, by what is known without asking anybody."""
+    producer = batch.producer_id
+    if producer < 0:
+        return True
+    return (
+        broker.options.idempotence
+        and producer < broker.cluster.producer_ids.known_end
+        and broker.log.takes_producer(stream, producer)
+    )
+
+
+async def producer_refusal(
+    broker: "Broker", stream: int, batch: "AcceptedBatch"
+) -> tuple[ErrorCode, str] | None:
+    """Why the batch is not handed over, or None when it may be."""
+    if is_admitted(broker, stream, batch):
+        return None
+    if not broker.options.idempotence:
+        return ErrorCode.INVALID_REQUEST, "Idempotent producers are off"
+    try:
+        known = await broker.cluster.producer_ids.was_given_out(batch.producer_id)
+    except Failure as failure:
+        return failure_code(failure, Attempt.APPENDING), str(failure)
+    if not known:
+        reason = f"Producer id {batch.producer_id} was never given out by this cluster"
+        return ErrorCode.UNKNOWN_PRODUCER_ID, reason
+    if not broker.log.takes_producer(stream, batch.producer_id):
+        code = verdict_code(Verdict.PRODUCERS_FULL, by_id=False)
+        return code, "There is no room for one more producer (log.producer_bytes_max)"
+    return None
+
 
 FIRST_VERSION_BY_ID: Final = 13
 TIMEOUT_MS_MIN: Final = 1_000

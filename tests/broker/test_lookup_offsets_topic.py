@@ -11,7 +11,11 @@ from tests.broker.test_groups_whole import Client
 from tests.broker.whole import Stores, call, finish, run, whole_broker
 
 from lakelog.broker import produce as produce_api
-from lakelog.broker.offsets_topic import ADMIN_CLIENT_ID, CONFIGS, PARTITIONS
+from lakelog.broker.lookup import (
+    ADMIN_CLIENT_ID,
+    OFFSETS_TOPIC_CONFIGS,
+    OFFSETS_TOPIC_PARTITIONS,
+)
 from lakelog.coordinator.owner import owner_events
 from lakelog.groups.events import Resolved
 from lakelog.groups.state import ConsumerGroup, ConsumerMember
@@ -73,7 +77,7 @@ def test_it_appears_with_the_first_question_for_a_coordinator_of_a_group() -> No
             await found(client, key_type=1)
             assert await listed(client) == {}
             await asyncio.gather(*(found(client) for _ in range(5)))
-            assert await listed(client) == {OFFSETS_TOPIC: (True, PARTITIONS)}
+            assert await listed(client) == {OFFSETS_TOPIC: (True, OFFSETS_TOPIC_PARTITIONS)}
 
     run(main)
 
@@ -143,7 +147,7 @@ def test_it_is_made_once_and_has_kafkas_configs() -> None:
         assert answer.topics[0].error_code == 36
         topic = client.broker.topics.cached(OFFSETS_TOPIC)
         assert topic is not None
-        assert topic.configs == CONFIGS
+        assert topic.configs == OFFSETS_TOPIC_CONFIGS
         assert topic.settings.compacted
 
     play(scenario)
