@@ -56,9 +56,9 @@ def test_a_session_whose_end_decided_something_stays_ended_when_the_clock_goes_b
 def test_a_trim_takes_a_slice_at_a_time_from_the_oldest(connection: sqlite3.Connection) -> None:
     for _ in range(statements.TRIM_RECORDS + 10):
         statements.Append("l", b"x").run(connection)
-    assert statements.Trim("l", 1000).run(connection)
+    assert statements.TrimLog("l", 1000).run(connection)
     assert statements.read_log(connection, "l", 0).start == statements.TRIM_RECORDS + 1
-    assert not statements.Trim("l", 1000).run(connection)
+    assert not statements.TrimLog("l", 1000).run(connection)
     assert statements.read_log(connection, "l", 0).start == statements.TRIM_RECORDS + 10
 
 

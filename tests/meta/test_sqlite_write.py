@@ -9,7 +9,7 @@ import pytest
 
 from lakelog.meta.sqlite_file import connect_file, open_file
 from lakelog.meta.sqlite_statements import Append, Put, read_log
-from lakelog.meta.sqlite_write import Writer
+from lakelog.meta.sqlite_write import FileWriter
 from lakelog.model.failures import Conflict, OutcomeUnknown, Unavailable
 
 
@@ -43,7 +43,7 @@ def files(tmp_path: Path) -> Iterator[tuple[FaultyConnection, sqlite3.Connection
 
     connections = open_file(tmp_path / "meta.db", connect)
     assert isinstance(connections.writer, FaultyConnection)
-    Writer(connections.writer, busy_s=0).commit([Append("l", b"first")])
+    FileWriter(connections.writer, busy_s=0).commit([Append("l", b"first")])
     yield connections.writer, connections.reader
     connections.close()
 
@@ -64,7 +64,7 @@ def test_a_lock_that_is_not_had_means_that_nothing_was_written(
     writes: list[Append | Put], files: Files, tmp_path: Path
 ) -> None:
     connection, reader = files
-    writer = Writer(connection, busy_s=0.01)
+    writer = FileWriter(connection, busy_s=0.01)
     other = connect_file(str(tmp_path / "meta.db"), 0)
     other.execute("BEGIN IMMEDIATE")
     assert kinds(writer.commit(writes)) == [Unavailable] * len(writes)
@@ -77,7 +77,7 @@ def test_a_lock_that_is_not_had_means_that_nothing_was_written(
 
 def test_one_conflict_does_not_touch_the_rest_of_its_group(files: Files) -> None:
     connection, reader = files
-    outcomes = Writer(connection, busy_s=0).commit(
+    outcomes = FileWriter(connection, busy_s=0).commit(
         [put("a"), put("b", expect=7), Append("l", b"2"), put("c"), Append("new", b"1")]
     )
     assert kinds(outcomes) == [int, Conflict, int, int, int]
@@ -89,7 +89,7 @@ def test_a_full_disk_means_that_nothing_was_written(files: Files) -> None:
     connection, reader = files
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
     connection.execute(f"PRAGMA max_page_count = {pages + 2}")
-    writer = Writer(connection, busy_s=0)
+    writer = FileWriter(connection, busy_s=0)
     big = Append("l", b"x" * 100_000)
     groups: list[list[Append | Put]] = [[big], [put("a"), big]]
     for writes in groups:
@@ -108,7 +108,7 @@ def test_an_error_while_committing_leaves_the_outcome_unknown(
     connection, _ = files
     connection.at, connection.code = "COMMIT", sqlite3.SQLITE_IOERR
     connection.done_first = done_first
-    writer = Writer(connection, busy_s=0)
+    writer = FileWriter(connection, busy_s=0)
     assert kinds(writer.commit([put("a"), put("b", expect=9)])) == [OutcomeUnknown] * 2
     connection.at = None
     # Whatever happened to the first group, the next one is judged for itself.
@@ -118,7 +118,7 @@ def test_an_error_while_committing_leaves_the_outcome_unknown(
 def test_an_error_of_a_single_append_leaves_the_outcome_unknown(files: Files) -> None:
     connection, _ = files
     connection.at, connection.code = "INSERT INTO records", sqlite3.SQLITE_IOERR_READ
-    writer = Writer(connection, busy_s=0)
+    writer = FileWriter(connection, busy_s=0)
     assert kinds(writer.commit([Append("l", b"x")])) == [OutcomeUnknown]
     assert writer.broken is None
 
@@ -126,7 +126,7 @@ def test_an_error_of_a_single_append_leaves_the_outcome_unknown(files: Files) ->
 def test_an_error_before_the_commit_rolls_the_group_back(files: Files) -> None:
     connection, reader = files
     connection.at, connection.code = "INSERT INTO records", sqlite3.SQLITE_IOERR_READ
-    writer = Writer(connection, busy_s=0)
+    writer = FileWriter(connection, busy_s=0)
     assert kinds(writer.commit([put("a"), Append("l", b"x")])) == [Unavailable] * 2
     assert reader.execute("SELECT count(*) FROM keys").fetchone() == (0,)
 
@@ -143,7 +143,7 @@ def test_an_error_before_the_commit_rolls_the_group_back(files: Files) -> None:
 def test_after_a_failed_sync_nothing_is_ever_written_again(files: Files, code: int) -> None:
     connection, reader = files
     connection.at, connection.code = "COMMIT", code
-    writer = Writer(connection, busy_s=0)
+    writer = FileWriter(connection, busy_s=0)
     first = writer.commit([put("a"), put("b")])
     assert all(isinstance(outcome, OutcomeUnknown | Unavailable) for outcome in first)
     assert writer.broken is not None
@@ -155,7 +155,7 @@ def test_after_a_failed_sync_nothing_is_ever_written_again(files: Files, code: i
 def test_a_transaction_that_cannot_be_rolled_back_breaks_the_writer(files: Files) -> None:
     connection, _ = files
     connection.at, connection.code = "ROLLBACK", sqlite3.SQLITE_IOERR
-    writer = Writer(connection, busy_s=0)
+    writer = FileWriter(connection, busy_s=0)
 
     class Failing:
         def run(self, _connection: sqlite3.Connection) -> object:
@@ -173,7 +173,7 @@ def test_a_bug_in_a_write_rolls_the_group_back_and_is_raised(files: Files) -> No
         def run(self, _connection: sqlite3.Connection) -> object:
             raise AssertionError("a bug")
 
-    writer = Writer(connection, busy_s=0)
+    writer = FileWriter(connection, busy_s=0)
     with pytest.raises(AssertionError):
         writer.commit([put("a"), Buggy()])
     assert reader.execute("SELECT count(*) FROM keys").fetchone() == (0,)

@@ -4,7 +4,7 @@ from tests.mutants.plant import Plant, plant
 
 REBIRTH = ("tests/domain/test_rebirth.py",)
 NAMES = ("tests/topics/test_names_kept.py",)
-KEPT = ("tests/meta/test_sqlite_session.py",)
+KEPT = ("tests/meta/test_sqlite_write_session.py",)
 LOST = ("tests/meta/test_sqlite_lost.py",)
 LOST_OBJECTS = ("tests/objects/test_local_lost.py",)
 
@@ -77,7 +77,7 @@ SESSIONS: tuple[Plant, ...] = (
     ),
     plant(
         "a dead loop keeps its session",
-        "meta/sqlite_session.py",
+        "meta/sqlite_write.py",
         "if self.over or now_s >= self._asked_s + self._keep_s:",
         "if self.over:",
         tests=KEPT,
@@ -91,7 +91,7 @@ SESSIONS: tuple[Plant, ...] = (
     ),
     plant(
         "a session that has ended is believed in",
-        "meta/sqlite_session.py",
+        "meta/sqlite_write.py",
         "            self._renewed_s = self._kept_alive_s = self._tried_s\n",
         "            self._renewed_s = self._tried_s\n"
         "        self._kept_alive_s = self._clock.monotonic_s()\n",

@@ -17,11 +17,23 @@ from typing import Final, TypeAlias, TypeVar, cast
 from lakelog.clock import Clock
 from lakelog.meta import sqlite_statements as statements
 from lakelog.meta.port import RECORD_BYTES_MAX, VALUE_BYTES_MAX, KeyValue, LogPage, Session
-from lakelog.meta.sqlite_file import POSITION_MASK, Connect, Connections, connect_file, open_file
-from lakelog.meta.sqlite_lane import Lane
-from lakelog.meta.sqlite_session import KeptSessions, SqliteSession, Wake
-from lakelog.meta.sqlite_watch import Watch
-from lakelog.meta.sqlite_write import Outcome, Write, Writer, checkpoint
+from lakelog.meta.sqlite_file import (
+    POSITION_MASK,
+    Connect,
+    FileConnections,
+    connect_file,
+    open_file,
+)
+from lakelog.meta.sqlite_threads import FileWatch, WorkerThread
+from lakelog.meta.sqlite_write import (
+    FileWrite,
+    FileWriter,
+    KeptSessions,
+    Outcome,
+    SqliteSession,
+    Wake,
+    checkpoint,
+)
 from lakelog.model.failures import Unavailable
 
 BUSY_S: Final = 2.5
@@ -67,37 +79,39 @@ class SqliteLog:
     async def trim(self, *, before: int) -> None:
         """Forget records below position `before`, but never the newest one."""
         before = min(before, POSITION_MASK)
-        while await self._store.write(statements.Trim(self._name, before)):
+        while await self._store.write(statements.TrimLog(self._name, before)):
             pass
 
 
 class SqliteMetadataStore:
     """Keys, logs and sessions in one SQLite file that the processes of a host share."""
 
-    def __init__(self, connections: Connections, clock: Clock, *, busy_s: float) -> None:
+    def __init__(self, connections: FileConnections, clock: Clock, *, busy_s: float) -> None:
         self.clock = clock
-        self._writer = Writer(connections.writer, connections.files, busy_s=busy_s)
+        self._writer = FileWriter(connections.writer, connections.files, busy_s=busy_s)
         self._reader = reader = connections.reader
         self._checkpointer = connections.checkpointer
         self._closed = False
-        self._watch = Watch(reader, clock)
+        self._watch = FileWatch(reader, clock)
         self._heads: dict[str, int] = {}
         self._waiters: dict[str, list[tuple[int, asyncio.Future[None]]]] = {}
         self._broken = asyncio.Event()
         self._pages = 0
         self._checkpointing = False
         self._kept = KeptSessions(clock)
-        self._writes: Lane[Write | _FinishCheckpoint] = Lane(
+        self._writes: WorkerThread[FileWrite | _FinishCheckpoint] = WorkerThread(
             "lakelog-meta-write",
             self._run_writes,
             answered=self._written,
             idle=self._kept.pause_s,
             tick=self._keep_sessions,
         )
-        self._reads: Lane[Read] = Lane(
+        self._reads: WorkerThread[Read] = WorkerThread(
             "lakelog-meta-read", self._run_reads, idle=self._watch.pause_s, tick=self._look
         )
-        self._checkpoints: Lane[None] = Lane("lakelog-meta-checkpoint", self._run_checkpoint)
+        self._checkpoints: WorkerThread[None] = WorkerThread(
+            "lakelog-meta-checkpoint", self._run_checkpoint
+        )
 
     @classmethod
     async def open(
@@ -180,7 +194,7 @@ class SqliteMetadataStore:
         self._reader.close()
         self._writer.close()
 
-    async def write(self, write: Write) -> object:
+    async def write(self, write: FileWrite) -> object:
         """Make one change durable, in a transaction with those of other callers."""
         return await self._writes.submit(write)
 
@@ -220,7 +234,7 @@ class SqliteMetadataStore:
 
     # What follows runs on the threads, except where it says otherwise.
 
-    def _run_writes(self, jobs: Sequence[Write | _FinishCheckpoint]) -> Sequence[Outcome]:
+    def _run_writes(self, jobs: Sequence[FileWrite | _FinishCheckpoint]) -> Sequence[Outcome]:
         self._keep_sessions()  # here as well: a thread that is never idle has no ticks
         writes = [job for job in jobs if not isinstance(job, _FinishCheckpoint)]
         outcomes = iter(self._writer.commit(writes) if writes else ())
@@ -238,7 +252,7 @@ class SqliteMetadataStore:
             self._writes.call_loop(self._broken.set)
 
     def _written(
-        self, jobs: Sequence[Write | _FinishCheckpoint], answers: Sequence[object]
+        self, jobs: Sequence[FileWrite | _FinishCheckpoint], answers: Sequence[object]
     ) -> None:
         """On the loop: wake those who wait for what was just appended, and see to the WAL."""
         for job, answer in zip(jobs, answers, strict=True):

@@ -84,7 +84,7 @@ class OpenedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Connections:
+class FileConnections:
     """The connections of one process to the file, for one thread each."""
 
     writer: sqlite3.Connection
@@ -99,7 +99,7 @@ class Connections:
             connection.close()
 
 
-def open_file(path: Path, connect: Connect) -> Connections:
+def open_file(path: Path, connect: Connect) -> FileConnections:
     """Judge the file, create it if it is missing, and connect to it.
 
     `Refused` says what is wrong and what to do; in that case nothing was written.
@@ -126,7 +126,7 @@ def open_file(path: Path, connect: Connect) -> Connections:
             raise Unavailable(f"{error.filename}: was removed while it was opened") from error
         raise
     writer, reader, checkpointer = opened
-    return Connections(writer, reader, checkpointer, files)
+    return FileConnections(writer, reader, checkpointer, files)
 
 
 def _prepare_writer(writer: sqlite3.Connection, path: Path) -> None:

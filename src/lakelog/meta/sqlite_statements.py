@@ -63,7 +63,7 @@ class Append:
 
 
 @dataclass(frozen=True, slots=True)
-class Trim:
+class TrimLog:
     """Forget some of the records below a position; its result is False when all are gone."""
 
     log: str

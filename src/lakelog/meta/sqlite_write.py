@@ -1,19 +1,26 @@
-"""Groups of writes to the metadata file, one transaction each, and what their errors mean.
+"""Groups of writes to the metadata file, one transaction each, and the sessions that they renew.
 
 Rules: `Unavailable` is said only where certainly nothing was written (the lock was not had, the
 transaction was rolled back); an error while committing is `OutcomeUnknown` (A8). After a failed
 write or sync of the file nobody knows what the disk holds, so the store is broken for good. So it
 is when the file was removed or replaced: SQLite goes on writing to what has no name any more, and
 nobody would ever find it. That is looked at after each commit, before anybody hears of it.
+
+Rules of sessions: whoever has a session renews it from the event loop; while the loop is held up by
+something that computes, the writing thread renews it in its place, so that being busy costs nobody
+a session. It does so for a limited time after the loop's last renewal: a loop that is dead for good
+must lose its sessions, so that others take over. What has ended stays so, whoever asks.
 """
 
+import math
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol, TypeAlias, TypeVar, cast
 
+from lakelog.clock import Clock
 from lakelog.meta.sqlite_file import OpenedFile, primary_code
-from lakelog.meta.sqlite_statements import Append
+from lakelog.meta.sqlite_statements import Append, EndSession, RenewSession
 from lakelog.model.failures import Conflict, Failure, OutcomeUnknown, Unavailable
 
 PAUSE_FIRST_S: Final = 0.0002
@@ -22,7 +29,7 @@ PAUSE_MAX_S: Final = 0.001
 with long pauses one of two busy writers starves (75 ms seen, 20 ms with these)."""
 
 
-class Write(Protocol):
+class FileWrite(Protocol):
     """A change of the file that raises `Conflict` before it changes anything."""
 
     def run(self, connection: sqlite3.Connection) -> object:
@@ -45,7 +52,7 @@ _BROKEN_CODES: Final = frozenset(
 )
 
 
-class Writer:
+class FileWriter:
     """The one connection of this process that writes."""
 
     def __init__(
@@ -58,7 +65,7 @@ class Writer:
         self.broken: Unavailable | None = None
         """Why nothing will ever be written again through this object."""
 
-    def commit(self, writes: Sequence[Write]) -> list[Outcome]:
+    def commit(self, writes: Sequence[FileWrite]) -> list[Outcome]:
         """Make all writes durable together; each has its own outcome."""
         if self.broken is not None:
             return [self.broken] * len(writes)
@@ -74,7 +81,7 @@ class Writer:
         unknown = OutcomeUnknown(str(self.broken))
         return [outcome if isinstance(outcome, Failure) else unknown for outcome in outcomes]
 
-    def _commit(self, writes: Sequence[Write]) -> list[Outcome]:
+    def _commit(self, writes: Sequence[FileWrite]) -> list[Outcome]:
         if len(writes) == 1 and isinstance(writes[0], Append):
             alone = self._append_alone(writes[0])
             if alone is not None:
@@ -105,7 +112,7 @@ class Writer:
             paused_s += pause_s
             pause_s = min(pause_s * 2, PAUSE_MAX_S)
 
-    def _commit_group(self, writes: Sequence[Write]) -> list[Outcome]:
+    def _commit_group(self, writes: Sequence[FileWrite]) -> list[Outcome]:
         failure = self._begin()
         if failure is not None:
             return [failure] * len(writes)
@@ -122,7 +129,7 @@ class Writer:
             raise
         return outcomes
 
-    def _run(self, write: Write) -> Outcome:
+    def _run(self, write: FileWrite) -> Outcome:
         try:
             return write.run(self._connection)
         except Conflict as conflict:
@@ -181,3 +188,110 @@ def checkpoint(connection: sqlite3.Connection) -> int:
         return 0
     _, frames, copied = cast("tuple[int, int, int]", row)
     return max(frames - copied, 0)
+
+
+RENEW_SHARE: Final = 0.5
+"""The thread renews when this share of the time to live is over: it is the second in line."""
+
+RETRY_SHARE: Final = 0.125
+"""… and tries again after this share of it when the file could not be written."""
+
+
+class SqliteSession:
+    """A session of a `SqliteMetadataStore`; times are the store's monotonic seconds."""
+
+    def __init__(
+        self,
+        session: str,
+        clock: Clock,
+        write: Callable[[FileWrite], Awaitable[object]],
+        *,
+        ttl_s: float,
+        keep_s: float,
+        began_s: float,
+    ) -> None:
+        self._id = session
+        self._clock = clock
+        self._write = write
+        self._ttl_s = ttl_s
+        self._keep_s = keep_s
+        self._asked_s = began_s  # when the loop renewed it last
+        self._renewed_s = began_s  # when that, or the thread, last succeeded
+        self._tried_s = -math.inf  # when the thread tried last
+        self._kept_alive_s = -math.inf
+        self.over = False
+        """Nobody renews it any more."""
+
+    @property
+    def id(self) -> str:
+        """A name for this session, unique for ever."""
+        return self._id
+
+    @property
+    def kept_alive_s(self) -> float:
+        """When the store last renewed it by itself, on the monotonic clock; -inf for never."""
+        return self._kept_alive_s
+
+    async def renew(self) -> None:
+        """Live for another time to live; `Conflict` when the session has ended already."""
+        self._asked_s = self._clock.monotonic_s()
+        renewal = self._renewal()
+        await self._write(renewal)
+        self._renewed_s = max(self._renewed_s, self._asked_s)
+
+    async def close(self) -> None:
+        """End the session and delete its keys."""
+        self.over = True
+        await self._write(EndSession(self._id))
+
+    def due_s(self, now_s: float) -> float:
+        """When the thread has to renew it; infinity while it need not or must not."""
+        if self.over or now_s >= self._asked_s + self._keep_s:
+            return math.inf
+        renew_s = self._renewed_s + self._ttl_s * RENEW_SHARE
+        return max(renew_s, self._tried_s + self._ttl_s * RETRY_SHARE)
+
+    def keep_alive(self, commit: Callable[[Sequence[FileWrite]], Sequence[Outcome]]) -> None:
+        """Renew it in the loop's place; for the writing thread."""
+        # Before the clock that the file has is read: what we are certain of ends first.
+        self._tried_s = self._clock.monotonic_s()
+        (outcome,) = commit([self._renewal()])
+        if isinstance(outcome, Conflict):
+            self.over = True  # the loop will hear of it when it asks
+        elif not isinstance(outcome, Failure):
+            self._renewed_s = self._kept_alive_s = self._tried_s
+
+    def _renewal(self) -> RenewSession:
+        return RenewSession(self._id, round(self._ttl_s * 1000), self._clock.now_ms())
+
+
+class Wake:
+    """A write that changes nothing: the writing thread looks at its sessions after it."""
+
+    def run(self, connection: sqlite3.Connection) -> None:
+        """Do nothing, within a transaction that is empty."""
+
+
+class KeptSessions:
+    """The sessions that the writing thread keeps alive; the loop adds them."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._sessions: tuple[SqliteSession, ...] = ()
+
+    def add(self, session: SqliteSession) -> None:
+        """Keep this one, too; those that are over are forgotten."""
+        self._sessions = (*(kept for kept in self._sessions if not kept.over), session)
+
+    def pause_s(self) -> float | None:
+        """How long the thread may wait before one is due; None: for ever."""
+        now_s = self._clock.monotonic_s()
+        due_s = min((session.due_s(now_s) for session in self._sessions), default=math.inf)
+        return None if due_s == math.inf else max(due_s - now_s, 0.0)
+
+    def keep_alive(self, commit: Callable[[Sequence[FileWrite]], Sequence[Outcome]]) -> None:
+        """Renew those that are due."""
+        now_s = self._clock.monotonic_s()
+        for session in self._sessions:
+            if session.due_s(now_s) <= now_s:
+                session.keep_alive(commit)

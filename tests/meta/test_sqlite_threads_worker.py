@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from lakelog.meta.sqlite_lane import BATCH_JOBS_MAX, Lane
+from lakelog.meta.sqlite_threads import BATCH_JOBS_MAX, WorkerThread
 from lakelog.model.failures import Conflict, Unavailable
 
 
@@ -20,7 +20,7 @@ def test_jobs_that_wait_are_worked_off_together_and_in_order() -> None:
         return [job * 2 for job in jobs]
 
     async def run() -> None:
-        lane = Lane("test", work)
+        lane = WorkerThread("test", work)
         futures = [lane.submit(number) for number in range(300)]
         gate.set()
         assert await asyncio.gather(*futures) == [number * 2 for number in range(300)]
@@ -35,7 +35,7 @@ def test_jobs_that_wait_are_worked_off_together_and_in_order() -> None:
 def test_each_caller_gets_its_own_copy_of_a_failure() -> None:
     async def run() -> None:
         failure = Conflict("shared")
-        lane = Lane[int]("test", lambda jobs: [failure] * len(jobs))
+        lane = WorkerThread[int]("test", lambda jobs: [failure] * len(jobs))
         answers = await asyncio.gather(*map(lane.submit, range(3)), return_exceptions=True)
         assert [repr(answer) for answer in answers] == ["Conflict('shared')"] * 3
         assert len({id(answer) for answer in answers}) == 3
@@ -49,7 +49,7 @@ def test_a_bug_on_the_thread_is_raised_where_the_job_is_awaited_and_the_thread_g
         return [1 // job for job in jobs]
 
     async def run() -> None:
-        lane = Lane("test", work)
+        lane = WorkerThread("test", work)
         with pytest.raises(ZeroDivisionError):
             await lane.submit(0)
         assert await lane.submit(1) == 1
@@ -61,7 +61,7 @@ def test_a_bug_on_the_thread_is_raised_where_the_job_is_awaited_and_the_thread_g
 def test_closing_answers_what_was_handed_in_before_and_ends_the_thread() -> None:
     async def run() -> None:
         before = threading.active_count()
-        lane = Lane[int]("test", list)
+        lane = WorkerThread[int]("test", list)
         futures = [lane.submit(number) for number in range(500)]
         await lane.close()
         await lane.close()
@@ -81,8 +81,8 @@ def test_a_loop_that_is_gone_does_not_hurt_the_thread() -> None:
         gate.wait(10)
         return jobs
 
-    async def run() -> Lane[int]:
-        lane = Lane("test", work)
+    async def run() -> WorkerThread[int]:
+        lane = WorkerThread("test", work)
         lane.submit(1)
         return lane
 

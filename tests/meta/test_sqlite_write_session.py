@@ -10,8 +10,7 @@ import pytest
 from tests.topics.stage import ManualClock
 
 from lakelog.meta.sqlite import SqliteMetadataStore
-from lakelog.meta.sqlite_session import KeptSessions, SqliteSession
-from lakelog.meta.sqlite_write import Outcome, Write
+from lakelog.meta.sqlite_write import FileWrite, KeptSessions, Outcome, SqliteSession
 from lakelog.model.failures import Conflict, Unavailable
 
 TTL_S = 0.1
@@ -21,7 +20,7 @@ STEP_S = 0.06
 PATIENCE_S = 60.0
 
 
-async def unwritten(_write: Write) -> object:
+async def unwritten(_write: FileWrite) -> object:
     raise Unavailable("the file cannot be written")
 
 
@@ -58,7 +57,7 @@ def test_nobody_renews_what_has_ended_or_what_its_loop_forgot() -> None:
     ended, forgotten = kept(clock), kept(clock, keep_s=2.0)
     asked: list[str] = []
 
-    def commit(writes: Sequence[Write]) -> list[Outcome]:
+    def commit(writes: Sequence[FileWrite]) -> list[Outcome]:
         asked.append(repr(writes))
         return [Conflict("it has ended")]
 

@@ -8,14 +8,14 @@ import pytest
 
 from lakelog.meta.sqlite_file import connect_file, open_file
 from lakelog.meta.sqlite_statements import Append, BeginSession, EndSession
-from lakelog.meta.sqlite_watch import (
+from lakelog.meta.sqlite_threads import (
     ALONE_S,
     FAST_FOR_S,
     FAST_S,
     REST_S,
     SESSIONS_EVERY_S,
     WATCH_FOR_S,
-    Watch,
+    FileWatch,
 )
 from lakelog.testing.conformance_meta import ManualClock
 
@@ -27,7 +27,7 @@ class Scene:
         self.writer = self.connections.writer
         self.other: sqlite3.Connection = connect_file(str(path), 1.0)
         Append("old", b"x").run(self.writer)
-        self.watch = Watch(self.connections.reader, self.clock)
+        self.watch = FileWatch(self.connections.reader, self.clock)
 
     def begin_session(self, connection: sqlite3.Connection) -> str:
         return BeginSession(60_000, self.clock.now_ms()).run(connection)
