@@ -17,11 +17,17 @@ from lakelog.domain.checkpoint import (
     make_manifest,
 )
 from lakelog.domain.envelope import encode_record
-from lakelog.domain.group_pages import cut_group_pages, decode_group_page, encode_group_page
 from lakelog.domain.machine import apply
-from lakelog.domain.pages import cut_pages, decode_page, encode_page
+from lakelog.domain.pages import (
+    cut_group_pages,
+    cut_pages,
+    decode_group_page,
+    decode_page,
+    encode_group_page,
+    encode_page,
+)
 from lakelog.domain.state import DomainState
-from lakelog.streams import columns as columns_module
+from lakelog.streams import table as columns_module
 from lakelog.streams import table as table_module
 
 Checkpoint = tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]]

@@ -13,8 +13,8 @@ from tests.domain.scripts import Step, Upkeep, Write, record_of, scripts
 from tests.profiles import examples
 
 from lakelog.domain import judge as judge_module
+from lakelog.domain import machine as writes_module
 from lakelog.domain import state as state_module
-from lakelog.domain import writes as writes_module
 from lakelog.domain.envelope import Record, Stamp, encode_record
 from lakelog.domain.events import Genesis, Hello
 from lakelog.domain.machine import apply
@@ -29,8 +29,8 @@ from lakelog.domain.outcomes import (
     Written,
 )
 from lakelog.domain.state import DomainState
-from lakelog.streams import columns as columns_module
 from lakelog.streams import index as index_module
+from lakelog.streams import table as columns_module
 
 
 class Pair:

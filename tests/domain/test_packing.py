@@ -6,7 +6,7 @@ from tests.domain.build import Domain, commit_of, create_of, idempotent
 from tests.domain.test_checkpoint_model import checkpoint_of, reloaded
 
 from lakelog.domain.events import Drop, ExpireProducers, Horizon
-from lakelog.streams import columns as columns_module
+from lakelog.streams import table as columns_module
 
 STREAMS = 1_000
 ROWS_MAX = 3 * STREAMS

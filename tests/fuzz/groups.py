@@ -10,7 +10,7 @@ from functools import cache
 
 from tests.fuzz.domain import INTERESTING
 
-from lakelog.domain.group_pages import cut_group_pages, decode_group_page, encode_group_page
+from lakelog.domain.pages import cut_group_pages, decode_group_page, encode_group_page
 from lakelog.groups.classic_members import topics_of
 from lakelog.groups.consumer import target_event
 from lakelog.groups.events import (

@@ -9,8 +9,7 @@ from lakelog.model.failures import Corrupt
 from lakelog.model.ids import DomainId, StreamId
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.wal.ids import make_wal_id, object_key, parse_object_key
-from lakelog.wal.layout import HEADER, INDEX_ENTRY, Chunk, decode, encode
-from lakelog.wal.runs import verify_run
+from lakelog.wal.layout import HEADER, INDEX_ENTRY, Chunk, decode, encode, verify_run
 
 LEADER_EPOCH = range(12, 16)
 """The bytes of a batch that nothing covers, because they are written anew when served."""

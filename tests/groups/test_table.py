@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from lakelog.domain.group_pages import cut_group_pages, decode_group_page, encode_group_page
+from lakelog.domain.pages import cut_group_pages, decode_group_page, encode_group_page
 from lakelog.groups.events import (
     Adopt,
     Beat,

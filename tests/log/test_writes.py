@@ -10,7 +10,7 @@ import pytest
 from tests.log.placing import RULE, made, placed, put, request
 from tests.log.world import QUICK, TOPIC, Node, World, batch, run
 
-from lakelog.domain import writes as domain_writes
+from lakelog.domain import machine as domain_writes
 from lakelog.domain.envelope import Record, Stamp, decode_record, encode_record
 from lakelog.domain.events import Genesis, Hello, Horizon
 from lakelog.domain.state import LEVEL_MAX

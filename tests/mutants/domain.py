@@ -92,8 +92,8 @@ MEANING: tuple[Plant, ...] = (
     plant(
         "producers younger than the Horizon expire",
         "domain/machine.py",
-        "min(event.cutoff_ms, state.horizon_ms)",
-        "event.cutoff_ms",
+        "older_than(min(event.cutoff_ms, state.horizon_ms))",
+        "older_than(event.cutoff_ms)",
         tests=MACHINE,
     ),
     plant(
@@ -290,27 +290,27 @@ LOG: tuple[Plant, ...] = (
     ),
 )
 
-WRITTEN = ("tests/domain/test_writes.py",)
+WRITTEN = ("tests/domain/test_machine_writes.py",)
 PLACED = ("tests/log/test_placed.py", "tests/log/test_writes.py")
 
 WRITES: tuple[Plant, ...] = (
     plant(
         "a version counts twice",
-        "domain/writes.py",
+        "domain/machine.py",
         "event.version <= last.version:",
         "event.version < last.version:",
         tests=WRITTEN,
     ),
     plant(
         "a void object of a write is left out",
-        "domain/writes.py",
+        "domain/machine.py",
         "    if min(times_ms) < state.horizon_ms:\n",
         "    if max(times_ms) < state.horizon_ms:\n",
         tests=WRITTEN,
     ),
     plant(
         "a refused write uses its version up",
-        "domain/writes.py",
+        "domain/machine.py",
         "    unknown = _unknown(state, event)\n",
         "    state.writes[event.application] = LastWrite(event.version, max(times_ms))\n"
         "    unknown = _unknown(state, event)\n",
@@ -318,14 +318,14 @@ WRITES: tuple[Plant, ...] = (
     ),
     plant(
         "a write before the upgrade counts",
-        "domain/writes.py",
+        "domain/machine.py",
         "if state.level < WRITES_LEVEL:",
         "if state.level < 1:",
         tests=WRITTEN,
     ),
     plant(
         "an application younger than the Horizon is forgotten",
-        "domain/writes.py",
+        "domain/machine.py",
         "cutoff_ms = min(event.cutoff_ms, state.horizon_ms)",
         "cutoff_ms = event.cutoff_ms",
         tests=WRITTEN,

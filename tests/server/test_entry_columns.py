@@ -22,8 +22,8 @@ from lakelog.server.entry_columns import (
     oldest_wal_ms,
     stream_indexes,
 )
-from lakelog.streams.columns import Int64s
 from lakelog.streams.objects import FileKind, FileName, WalName, digest
+from lakelog.streams.table import Int64s
 from lakelog.wal.ids import wal_id_time_ms
 
 STREAMS = 20_000

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakelog.model.ids import TopicId
-from lakelog.streams import columns as columns_module
+from lakelog.streams import table as columns_module
 from lakelog.streams.index import TAIL_STEPS_MAX, Entry, Index
 from lakelog.streams.table import NONE, StreamTable
 

@@ -13,15 +13,13 @@ import msgspec
 import numpy as np
 
 from lakelog.domain.envelope import Stamp
-from lakelog.domain.group_pages import GroupPage
-from lakelog.domain.pages import Page
+from lakelog.domain.pages import GroupPage, Page
 from lakelog.domain.state import LEVEL_MAX, DomainState, LastWrite
 from lakelog.groups.parts import PendingParts
 from lakelog.model.failures import Corrupt
-from lakelog.streams.columns import Columns, Int64s
 from lakelog.streams.index import link
 from lakelog.streams.producers import BATCH_FIELDS, SEQUENCE_END, WINDOW_BATCHES
-from lakelog.streams.table import NONE
+from lakelog.streams.table import NONE, Columns, Int64s
 
 FORMAT: Final = 1
 

@@ -11,11 +11,10 @@ import numpy as np
 from lakelog.domain.envelope import Stamp
 from lakelog.groups.parts import PendingParts
 from lakelog.groups.table import GroupTable
-from lakelog.streams.columns import Int64s
 from lakelog.streams.index import Index
 from lakelog.streams.objects import ObjectTable
 from lakelog.streams.producers import ProducerTable
-from lakelog.streams.table import NONE, StreamTable
+from lakelog.streams.table import NONE, Int64s, StreamTable
 
 LEVEL_MAX: Final = 3
 """The newest behaviour of `apply` that this version knows (rule 12).

@@ -20,9 +20,15 @@ from lakelog.domain.checkpoint import (
     encode_manifest,
     make_manifest,
 )
-from lakelog.domain.group_pages import cut_group_pages, decode_group_page, encode_group_page
 from lakelog.domain.options import DomainOptions
-from lakelog.domain.pages import cut_pages, decode_page, encode_page
+from lakelog.domain.pages import (
+    cut_group_pages,
+    cut_pages,
+    decode_group_page,
+    decode_page,
+    encode_group_page,
+    encode_page,
+)
 from lakelog.domain.state import DomainState
 from lakelog.meta import keys
 from lakelog.meta.port import MetadataStore

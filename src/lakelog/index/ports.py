@@ -14,8 +14,8 @@ from typing import Final, Protocol
 from lakelog.domain.events import Swap
 from lakelog.domain.outcomes import Swapped
 from lakelog.model.ids import TopicId
-from lakelog.streams.columns import Int64s
 from lakelog.streams.objects import FileKind, ObjectName, WalName
+from lakelog.streams.table import Int64s
 
 PIECES_MAX: Final = 1 << 16
 """The most entries in a range: a Swap names each object with 8 bytes and is below 1 MiB."""

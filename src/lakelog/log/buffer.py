@@ -18,8 +18,7 @@ from lakelog.log.values import Appended, Settle, Settled
 from lakelog.model.failures import Failure, OutcomeUnknown
 from lakelog.model.ids import DomainId, StreamId, WalId
 from lakelog.records.acceptance import AcceptedBatch
-from lakelog.wal.layout import Chunk, EncodedObject, encode
-from lakelog.wal.runs import PREFIX
+from lakelog.wal.layout import PREFIX, Chunk, EncodedObject, encode
 
 INT32 = np.int32
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from lakelog.model.ids import WalId
 from lakelog.streams.objects import ObjectName
-from lakelog.wal.runs import PREFIX
+from lakelog.wal.layout import PREFIX
 
 HEADER_BYTES: Final = 61
 _LAST_DELTA: Final = slice(23, 27)

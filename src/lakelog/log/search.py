@@ -21,7 +21,7 @@ from lakelog.log.values import Found
 from lakelog.records.acceptance import DECOMPRESSED_BYTES_MAX
 from lakelog.records.columns import decode_columns
 from lakelog.records.header import BatchError, parse_header
-from lakelog.streams.columns import Int64s
+from lakelog.streams.table import Int64s
 
 _LOWEST: Final = -(1 << 63)
 _TOGETHER: Final = 8

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lakelog.model.ids import DomainId, WalId
-from lakelog.streams.columns import Int64s
 from lakelog.streams.objects import FileKind
+from lakelog.streams.table import Int64s
 from lakelog.wal.ids import object_key
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]

@@ -14,9 +14,8 @@ import numpy.typing as npt
 from lakelog.domain.state import DomainState
 from lakelog.index.ports import StreamColumns, StreamIndex
 from lakelog.model.ids import WalId
-from lakelog.streams.columns import Bools, Int64s
 from lakelog.streams.objects import FileKind, FileName, ObjectName, WalName
-from lakelog.streams.table import NONE
+from lakelog.streams.table import NONE, Bools, Int64s
 
 WAL_ID_TIME_SHIFT: Final = 16
 """A WAL id begins with 48 bits of milliseconds; the table has its first 64 bits as a number."""

@@ -40,8 +40,8 @@ from lakelog.server.entry_columns import (
     gather,
     stream_indexes,
 )
-from lakelog.streams.columns import Int64s
 from lakelog.streams.objects import FileKind
+from lakelog.streams.table import Int64s
 from lakelog.topics.configs import Format
 from lakelog.topics.topic import Topic
 

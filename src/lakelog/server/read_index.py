@@ -17,8 +17,7 @@ from lakelog.index.ports import StreamRange
 from lakelog.model.failures import Unavailable
 from lakelog.server.entry_columns import WAL_ID_BYTES, Gathered, entry_table, gather
 from lakelog.server.pipeline_index import ANSWER_S, BrokerIndex
-from lakelog.streams.columns import Int64s
-from lakelog.streams.table import NONE
+from lakelog.streams.table import NONE, Int64s
 
 SEARCHES_AT_ONCE: Final = 16
 """Searches by time that run together: each may read an object."""

@@ -18,8 +18,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from lakelog.streams.columns import Bools, Columns, Int64s, is_mostly_dead
-from lakelog.streams.table import NONE, StreamTable
+from lakelog.streams.table import NONE, Bools, Columns, Int64s, StreamTable, is_mostly_dead
 
 TAIL_STEPS_MAX: Final = 16
 """How far back a read follows the chain before it makes a view of the whole stream."""

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from lakelog.model.ids import WalId
-from lakelog.streams.columns import Columns, Int64s
+from lakelog.streams.table import Columns, Int64s
 
 _KINDS: Final = {
     "kind": np.int8,

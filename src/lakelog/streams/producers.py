@@ -18,8 +18,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from lakelog.streams.columns import Columns, Int64s, is_mostly_dead
-from lakelog.streams.table import NONE
+from lakelog.streams.table import NONE, Columns, Int64s, is_mostly_dead
 
 WINDOW_BATCHES: Final = 5
 """Kafka clients have at most five requests in flight, so a retry is among the last five."""

@@ -9,7 +9,7 @@ from lakelog.model.ids import DomainId, WalId
 from lakelog.pipeline.files.file_task import CompactionTask, WalPiece
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.wal.ids import make_wal_id, object_key
-from lakelog.wal.runs import PREFIX
+from lakelog.wal.layout import PREFIX
 
 TOPIC = bytes(range(16))
 

@@ -28,7 +28,7 @@ from lakelog.pipeline.maintenance.gc_rules import (
 )
 from lakelog.pipeline.saga.file_keys import output_key
 from lakelog.pipeline.saga.task_record import TaskState, claim
-from lakelog.streams.columns import Int64s
+from lakelog.streams.table import Int64s
 
 TOPIC_ID = "0123456789abcdef" * 2
 OTHER_ID = "f" * 32

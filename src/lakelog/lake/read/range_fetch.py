@@ -34,7 +34,7 @@ from lakelog.records.table_file import TableFile
 from lakelog.records.table_rows import RowBuilder, UnreadableBatchError
 from lakelog.records.table_schema import TIMESTAMP_US_MAX
 from lakelog.streams.objects import FileKind
-from lakelog.wal.runs import verify_run
+from lakelog.wal.layout import verify_run
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -27,7 +27,7 @@ from lakelog.model.failures import Corrupt
 from lakelog.records.segment_file import INDEX_INTERVAL_BYTES, SEGMENT_BYTES_MAX, SegmentFacts
 from lakelog.records.table_facts import TableFileFacts
 from lakelog.records.table_file import ROW_GROUP_BYTES
-from lakelog.streams.columns import Int64s
+from lakelog.streams.table import Int64s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,7 +63,7 @@ from lakelog.records.segment_file import (
 from lakelog.records.table_facts import TableFileFacts
 from lakelog.records.table_rows import RowBuilder, UnreadableBatchError
 from lakelog.records.table_schema import table_schema
-from lakelog.wal.runs import verify_run
+from lakelog.wal.layout import verify_run
 
 if TYPE_CHECKING:
     import pyarrow as pa

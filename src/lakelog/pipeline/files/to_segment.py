@@ -27,7 +27,7 @@ from lakelog.pipeline.files.inputs import (
 from lakelog.pipeline.files.output import make_file
 from lakelog.records.header import parse_header
 from lakelog.records.segment_file import SegmentFacts, SegmentWriter
-from lakelog.wal.runs import verify_run
+from lakelog.wal.layout import verify_run
 
 SegmentAnswer: TypeAlias = SegmentResult | CompactionFailure
 

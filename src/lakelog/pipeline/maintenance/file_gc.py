@@ -54,7 +54,7 @@ from lakelog.pipeline.maintenance.gc_rules import (
 from lakelog.pipeline.options import reading, writing
 from lakelog.pipeline.saga.record_store import RecordStore
 from lakelog.pipeline.saga.task_record import TASKS
-from lakelog.streams.columns import Int64s
+from lakelog.streams.table import Int64s
 from lakelog.telemetry import event
 
 _log = logging.getLogger("lakelog.compaction")

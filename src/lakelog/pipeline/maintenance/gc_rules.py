@@ -29,8 +29,8 @@ import numpy as np
 from lakelog.catalog.port import TableName
 from lakelog.pipeline.saga.file_keys import ROOT, Origin, may_be_named, parse_output_key
 from lakelog.pipeline.saga.task_record import TaskRecord
-from lakelog.streams.columns import Int64s
 from lakelog.streams.objects import FileKind
+from lakelog.streams.table import Int64s
 
 TABLES: Final = "tables/"
 PREFIXES: Final = (ROOT, TABLES)

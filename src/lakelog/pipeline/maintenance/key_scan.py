@@ -22,7 +22,7 @@ from lakelog.pipeline.files.inputs import (
     run_in,
 )
 from lakelog.pipeline.maintenance.log_compaction import CleaningPlan, Survivors
-from lakelog.streams.columns import Int64s
+from lakelog.streams.table import Int64s
 
 if TYPE_CHECKING:
     import pyarrow as pa

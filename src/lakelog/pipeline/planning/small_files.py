@@ -30,8 +30,8 @@ from lakelog.index.ports import StreamColumns, StreamEntry
 from lakelog.pipeline.planning.wal_ranges import Problem
 from lakelog.pipeline.saga.task_record import INPUTS_MAX
 from lakelog.pipeline.saga.values import PlannedTask, StreamName, TaskTarget, Trigger
-from lakelog.streams.columns import Int64s
 from lakelog.streams.objects import FileKind, FileName
+from lakelog.streams.table import Int64s
 
 GROWTH: Final = 2
 """A file is rewritten only into one so many times as large, at least."""

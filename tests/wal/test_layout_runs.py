@@ -4,7 +4,7 @@ import pytest
 
 from lakelog.model.failures import Corrupt
 from lakelog.records.build import BatchOptions, Record, build_batch
-from lakelog.wal.runs import split_run, verify_run
+from lakelog.wal.layout import split_run, verify_run
 
 BATCHES = [
     build_batch([Record(b"key", b"value" * count, 5)] * count, BatchOptions())

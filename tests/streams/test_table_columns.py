@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.streams.columns import FIRST_CAPACITY, Columns
+from lakelog.streams.table import FIRST_CAPACITY, Columns
 
 
 def columns_of(count: int) -> Columns:

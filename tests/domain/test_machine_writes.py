@@ -10,7 +10,7 @@ from tests.domain.dump import dump_state
 from tests.domain.test_checkpoint_model import checkpoint_of, reloaded
 from tests.profiles import examples
 
-from lakelog.domain import writes as writes_module
+from lakelog.domain import machine as writes_module
 from lakelog.domain.checkpoint import decode_manifest, encode_manifest
 from lakelog.domain.events import Commit, Genesis, Horizon, Upgrade
 from lakelog.domain.machine import apply_record
