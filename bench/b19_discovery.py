@@ -27,7 +27,7 @@ from lakelog.discovery.membership_values import Described, Event, Synced
 from lakelog.discovery.news import Audience, News
 from lakelog.discovery.roster import RawMember
 from lakelog.discovery.session import Session, Times
-from lakelog.wire.consumer_protocol import decode_assignment
+from lakelog.wire.codec import decode_assignment
 
 NAME = "b19"
 METRICS = (

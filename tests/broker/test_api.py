@@ -7,8 +7,8 @@ from lakelog.broker.api import ENDPOINTS, advertised
 from lakelog.broker.broker import BrokerOptions
 from lakelog.broker.call import CloseConnection
 from lakelog.wire.apis import APIS, ApiKey
-from lakelog.wire.errors import ProtocolError
 from lakelog.wire.messages.api_versions import ApiVersionsResponse
+from lakelog.wire.schema import ProtocolError
 
 TRANSACTIONS = (24, 25, 26, 27, 28)
 BETWEEN_BROKERS = (4, 5, 6, 7, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 80, 82)

@@ -13,7 +13,7 @@ from lakelog.cli.group_lag import TopicPartition
 from lakelog.cli.group_offsets import commit_offsets
 from lakelog.server.client import Client
 from lakelog.server.options import Address
-from lakelog.wire.consumer_protocol import (
+from lakelog.wire.codec import (
     ConsumerAssignment,
     ConsumerSubscription,
     ConsumerTopicPartitions,

@@ -2,7 +2,7 @@
 
 from lakelog.cli.group_facts import Member, classic_facts, consumer_facts, partitions_text
 from lakelog.cli.group_lag import TopicPartition
-from lakelog.wire.consumer_protocol import (
+from lakelog.wire.codec import (
     ConsumerAssignment,
     ConsumerSubscription,
     ConsumerTopicPartitions,

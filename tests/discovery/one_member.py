@@ -17,7 +17,7 @@ from lakelog.discovery.membership_values import (
 from lakelog.discovery.node import TopicPartition
 from lakelog.discovery.roster import RawMember, hash_of, read_member
 from lakelog.discovery.user_data import AssignmentFacts, digest, encode_facts
-from lakelog.wire.consumer_protocol import (
+from lakelog.wire.codec import (
     ConsumerAssignment,
     encode_assignment,
 )

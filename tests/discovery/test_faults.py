@@ -29,7 +29,7 @@ from lakelog.discovery import (
     PollTimeoutExceeded,
     TopicMissing,
 )
-from lakelog.wire.consumer_protocol import (
+from lakelog.wire.codec import (
     ConsumerSubscription,
     decode_assignment,
     encode_subscription,

@@ -10,7 +10,7 @@ from lakelog.discovery.member_state import make_member
 from lakelog.discovery.node import NodeMetadata
 from lakelog.discovery.roster import RawMember, hash_of, read_member
 from lakelog.discovery.user_data import decode_facts, digest
-from lakelog.wire.consumer_protocol import decode_assignment
+from lakelog.wire.codec import decode_assignment
 
 GROUP_RECORD_BYTES_MAX = 1 << 20
 """What Kafka takes for the one record that holds a whole group (message.max.bytes)."""

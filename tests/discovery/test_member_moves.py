@@ -51,7 +51,7 @@ from lakelog.discovery.membership_values import (
 )
 from lakelog.discovery.node import NodeMetadata, NodeState
 from lakelog.model.errors import ErrorCode
-from lakelog.wire.consumer_protocol import (
+from lakelog.wire.codec import (
     decode_subscription,
 )
 

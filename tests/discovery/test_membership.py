@@ -44,7 +44,7 @@ from lakelog.discovery.node import NodeMetadata, NodeState
 from lakelog.discovery.partition_ids import PartitionCountChanged
 from lakelog.discovery.roster import RawMember
 from lakelog.model.errors import ErrorCode
-from lakelog.wire.consumer_protocol import (
+from lakelog.wire.codec import (
     decode_subscription,
 )
 

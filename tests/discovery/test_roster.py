@@ -11,7 +11,7 @@ from lakelog.discovery.member_state import make_member
 from lakelog.discovery.node import NodeMetadata, NodeState
 from lakelog.discovery.partition_ids import PartitionIds
 from lakelog.discovery.roster import RawMember, hash_of, nodes_of, read_member
-from lakelog.wire.consumer_protocol import (
+from lakelog.wire.codec import (
     ConsumerAssignment,
     ConsumerSubscription,
     encode_assignment,

@@ -35,7 +35,7 @@ from lakelog.groups.state import ConsumerGroup
 from lakelog.groups.table import GroupTable
 from lakelog.model.failures import Corrupt
 from lakelog.model.ids import TopicId
-from lakelog.wire.consumer_protocol import (
+from lakelog.wire.codec import (
     ConsumerAssignment,
     ConsumerSubscription,
     ConsumerTopicPartitions,
@@ -44,7 +44,7 @@ from lakelog.wire.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from lakelog.wire.errors import ProtocolError
+from lakelog.wire.schema import ProtocolError
 
 TOPIC = TopicId(b"T" * 16)
 TOPICS = {"t": (TOPIC, 4)}

@@ -16,10 +16,10 @@ from tests.wire.samples import Samples
 
 from lakelog.wire.apis import APIS, ApiKey
 from lakelog.wire.codec import decode, encode
-from lakelog.wire.errors import ProtocolError
 from lakelog.wire.framing import SCRATCH_BYTES, FrameReader, encode_request, parse_request_header
 from lakelog.wire.layout import FieldLayout
 from lakelog.wire.messages.heartbeat import HeartbeatRequest
+from lakelog.wire.schema import ProtocolError
 
 SAMPLES_EACH = 4
 SAMPLE_BYTES_MAX = 600

@@ -12,7 +12,6 @@ from tests.wire.samples import messages
 
 from lakelog.wire.codec import FIELDS_PER_PART, decode, encode
 from lakelog.wire.compile_decode import ELEMENTS_MAX
-from lakelog.wire.errors import EncodeError, ProtocolError
 from lakelog.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatAssignment,
     ConsumerGroupHeartbeatResponse,
@@ -30,7 +29,7 @@ from lakelog.wire.messages.join_group import JoinGroupResponse
 from lakelog.wire.messages.list_groups import ListGroupsRequest
 from lakelog.wire.messages.metadata import MetadataRequest, MetadataResponseTopic
 from lakelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from lakelog.wire.schema import RecordParts
+from lakelog.wire.schema import EncodeError, ProtocolError, RecordParts
 
 TOPIC_ID = bytes(range(16))
 HUGE_VARINT = b"\xff\xff\xff\xff\x0f"

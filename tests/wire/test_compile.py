@@ -11,9 +11,9 @@ from tests.wire.samples import messages
 
 from lakelog.wire.codec import decode, encode
 from lakelog.wire.compile import decoder, encoder
-from lakelog.wire.errors import ProtocolError
 from lakelog.wire.messages.api_versions import ApiVersionsResponse
 from lakelog.wire.messages.heartbeat import HeartbeatRequest
+from lakelog.wire.schema import ProtocolError
 
 SAMPLES = 3
 

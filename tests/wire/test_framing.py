@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakelog.wire.apis import APIS, ApiKey
-from lakelog.wire.errors import EncodeError, ProtocolError
 from lakelog.wire.framing import (
     KIB,
     MIB,
@@ -29,6 +28,7 @@ from lakelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsRe
 from lakelog.wire.messages.fetch import FetchableTopicResponse, FetchPartitionData, FetchResponse
 from lakelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from lakelog.wire.messages.list_groups import ListGroupsRequest
+from lakelog.wire.schema import EncodeError, ProtocolError
 
 HEARTBEAT = APIS[ApiKey.HEARTBEAT]
 

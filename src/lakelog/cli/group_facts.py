@@ -15,8 +15,7 @@ from lakelog.model.errors import ErrorCode
 from lakelog.server.client import Client, KafkaFailure
 from lakelog.topics.routing import zone_of
 from lakelog.wire.apis import ApiKey
-from lakelog.wire.consumer_protocol import PROTOCOL_TYPE, decode_assignment, decode_subscription
-from lakelog.wire.errors import ProtocolError
+from lakelog.wire.codec import PROTOCOL_TYPE, decode_assignment, decode_subscription
 from lakelog.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeAssignment,
     ConsumerGroupDescribeDescribedGroup,
@@ -30,6 +29,7 @@ from lakelog.wire.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from lakelog.wire.schema import ProtocolError
 
 DEAD: Final = "Dead"
 NO_GROUP: Final = "there is no such group"

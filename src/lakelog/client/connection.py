@@ -26,7 +26,6 @@ from lakelog.client.failures import ClientFailure, Closed, TimedOut, Unreachable
 from lakelog.client.tls import tls_failure
 from lakelog.model.errors import ErrorCode
 from lakelog.wire.apis import APIS, Api, ApiKey
-from lakelog.wire.errors import EncodeError, ProtocolError
 from lakelog.wire.framing import (
     SCRATCH_BYTES,
     FrameLimits,
@@ -35,7 +34,7 @@ from lakelog.wire.framing import (
     encode_request,
 )
 from lakelog.wire.messages.api_versions import ApiVersionsResponse
-from lakelog.wire.schema import Buffer
+from lakelog.wire.schema import Buffer, EncodeError, ProtocolError
 
 AnswerT = TypeVar("AnswerT", bound=Struct)
 

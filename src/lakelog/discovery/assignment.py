@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lakelog.discovery.node import TopicPartition
-from lakelog.wire.consumer_protocol import ConsumerTopicPartitions
+from lakelog.wire.codec import ConsumerTopicPartitions
 
 Assignment = dict[str, tuple[TopicPartition, ...]]
 """What each member is given, by member id: by topic, then partition."""

@@ -15,7 +15,7 @@ from msgspec import Struct
 from lakelog.client.cluster import Cluster
 from lakelog.client.connection import Connection
 from lakelog.client.failures import TimedOut, Unreachable
-from lakelog.wire.consumer_protocol import PROTOCOL_TYPE
+from lakelog.wire.codec import PROTOCOL_TYPE
 from lakelog.wire.messages.describe_groups import (
     DescribeGroupsDescribedGroup,
     DescribeGroupsRequest,

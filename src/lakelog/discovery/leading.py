@@ -6,7 +6,7 @@ from lakelog.discovery.assignment import by_topic, cooperative_step
 from lakelog.discovery.assignor import LaminarPartitionAssignor
 from lakelog.discovery.roster import RawMember, hash_of, read_member
 from lakelog.discovery.user_data import AssignmentFacts, digest, encode_facts, fitting_node_ids
-from lakelog.wire.consumer_protocol import ConsumerAssignment, encode_assignment
+from lakelog.wire.codec import ConsumerAssignment, encode_assignment
 
 
 def wanted_topics(raws: Iterable[RawMember]) -> tuple[str, ...]:

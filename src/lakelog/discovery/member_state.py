@@ -11,7 +11,7 @@ from lakelog.discovery.node import NodeId, NodeInfo, NodeState, TopicPartition
 from lakelog.discovery.partition_ids import PartitionIds
 from lakelog.discovery.roster import RawMember
 from lakelog.discovery.user_data import AssignmentFacts, encode_node
-from lakelog.wire.consumer_protocol import ConsumerSubscription, encode_subscription
+from lakelog.wire.codec import ConsumerSubscription, encode_subscription
 
 DESCRIBES_MAX: Final = 5
 """How often the list of members is read for one generation before it counts with another hash."""

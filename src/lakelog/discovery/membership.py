@@ -69,8 +69,8 @@ from lakelog.discovery.partition_ids import PartitionIds
 from lakelog.discovery.roster import hash_of, nodes_of, read_member
 from lakelog.discovery.user_data import AssignmentFacts, decode_facts
 from lakelog.model.errors import ErrorCode
-from lakelog.wire.consumer_protocol import decode_assignment
-from lakelog.wire.errors import ProtocolError
+from lakelog.wire.codec import decode_assignment
+from lakelog.wire.schema import ProtocolError
 
 _ByOwner = StartAsked | RevocationDone | CallbackOverdue | CallbackReturned | Announce | StopAsked
 _ByGroup = (

@@ -15,13 +15,13 @@ from lakelog.discovery.assignment import GroupMember, from_topics
 from lakelog.discovery.node import NodeId, NodeInfo, NodeState, node_order
 from lakelog.discovery.partition_ids import PartitionIds
 from lakelog.discovery.user_data import decode_node, roster_hash
-from lakelog.wire.consumer_protocol import (
+from lakelog.wire.codec import (
     ConsumerSubscription,
     decode_assignment,
     decode_subscribed_topics,
     decode_subscription,
 )
-from lakelog.wire.errors import ProtocolError
+from lakelog.wire.schema import ProtocolError
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Failure
 from lakelog.server.options import Address
 from lakelog.wire.apis import APIS, Api, ApiKey
-from lakelog.wire.errors import ProtocolError
 from lakelog.wire.framing import RESPONSE_LIMITS, decode_response, encode_request
 from lakelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from lakelog.wire.schema import ProtocolError
 
 CONNECT_TIMEOUT_S: Final = 10.0
 CALL_TIMEOUT_S: Final = 60.0

@@ -17,8 +17,8 @@ from typing import Final, cast
 
 from lakelog.server.port import AddressShare, PortState
 from lakelog.server.requests import Requests
-from lakelog.wire.errors import ProtocolError
 from lakelog.wire.framing import SIZE_BYTES, FrameReader
+from lakelog.wire.schema import ProtocolError
 
 SCARCE_READ_BYTES: Final = 64 * 1024
 """The most that one read may take when the port holds nearly as much as it may."""

@@ -26,9 +26,8 @@ from lakelog.broker.call import Answer, Call, CloseConnection, Later, NoAnswer
 from lakelog.broker.loop_turn import is_large, on_thread
 from lakelog.server.port import PortState, log
 from lakelog.wire.apis import APIS, ApiKey
-from lakelog.wire.errors import ProtocolError
 from lakelog.wire.framing import SIZE_BYTES, RequestHeader, encode_response, parse_request_header
-from lakelog.wire.schema import Buffer
+from lakelog.wire.schema import Buffer, ProtocolError
 
 if TYPE_CHECKING:
     from lakelog.server.connection import Connection

@@ -1,18 +1,22 @@
-"""Messages to bytes and back, in any version.
+"""Messages to bytes and back, in any version, and those inside the bytes of a classic group. Pure.
 
 Nothing but `ProtocolError` leaves `decode`, whatever the bytes are. Record bytes are never copied:
 they come in as views of the frame and leave as parts of their own. Bytes behind the message are
 ignored, as Kafka does.
+
+What consumers put into the opaque bytes of a classic group: subscriptions and assignments. The
+bytes belong to the members: a group of another protocol type than "consumer" holds anything. A
+version (INT16) stands before the message. A version newer than ours is read as our newest, because
+fields are only ever added at the end.
 """
 
 import struct
-from typing import Final, TypeVar, cast
+from typing import Annotated, ClassVar, Final, TypeVar, cast
 
 from msgspec import Struct
 
 from lakelog.wire.compile import decoder, encoder
-from lakelog.wire.errors import EncodeError, ProtocolError
-from lakelog.wire.schema import Buffer
+from lakelog.wire.schema import Buffer, EncodeError, Field, MessageVersions, ProtocolError
 
 Message = TypeVar("Message", bound=Struct)
 
@@ -54,3 +58,92 @@ def encode(message: Struct, version: int) -> list[Buffer]:
     if run:
         parts.append(b"".join(run))
     return parts
+
+
+PROTOCOL_TYPE: Final = "consumer"
+"""The protocol type of the groups whose members speak this."""
+
+VERSION_BYTES: Final = 2
+VERSION_MAX: Final = 3
+
+
+class ConsumerTopicPartitions(Struct, frozen=True, gc=False):
+    """Some partitions of one topic."""
+
+    topic: Annotated[str, Field("string")] = ""
+    partitions: Annotated[tuple[int, ...], Field("int32", array=True)] = ()
+
+
+class ConsumerSubscription(Struct, frozen=True, gc=False):
+    """What a member wants, and what it still holds: the metadata of its JoinGroup."""
+
+    versions: ClassVar[MessageVersions] = MessageVersions(first=0, end=VERSION_MAX + 1)
+    topics: Annotated[tuple[str, ...], Field("string", array=True)] = ()
+    user_data: Annotated[bytes | None, Field("bytes", nullable_from=0)] = None
+    owned_partitions: Annotated[
+        tuple[ConsumerTopicPartitions, ...], Field(ConsumerTopicPartitions, array=True, since=1)
+    ] = ()
+    generation_id: Annotated[int, Field("int32", since=2)] = -1
+    """The generation in which it got what it holds, not the group's."""
+    rack_id: Annotated[str | None, Field("string", since=3, nullable_from=3)] = None
+
+
+class ConsumerAssignment(Struct, frozen=True, gc=False):
+    """What a member was given: the bytes of its SyncGroup."""
+
+    versions: ClassVar[MessageVersions] = MessageVersions(first=0, end=VERSION_MAX + 1)
+    assigned_partitions: Annotated[
+        tuple[ConsumerTopicPartitions, ...], Field(ConsumerTopicPartitions, array=True)
+    ] = ()
+    user_data: Annotated[bytes | None, Field("bytes", nullable_from=0)] = None
+
+
+MessageT = TypeVar("MessageT", ConsumerSubscription, ConsumerAssignment)
+
+
+def encode_subscription(subscription: ConsumerSubscription, version: int = VERSION_MAX) -> bytes:
+    """The bytes of a subscription; what the version has no place for is left out."""
+    return _encoded(subscription, version)
+
+
+def decode_subscription(data: Buffer) -> ConsumerSubscription:
+    """Read a subscription; raises ProtocolError."""
+    return _decoded(ConsumerSubscription, data, _version(data))
+
+
+def decode_subscribed_topics(data: Buffer) -> tuple[str, ...]:
+    """Read the topics of a subscription alone; raises ProtocolError.
+
+    They come first in every version. Some clients write a version and not all of its fields, and a
+    group must know their topics all the same, as Kafka's does.
+    """
+    _version(data)
+    return _decoded(ConsumerSubscription, data, 0).topics
+
+
+def encode_assignment(assignment: ConsumerAssignment, version: int = VERSION_MAX) -> bytes:
+    """The bytes of an assignment."""
+    return _encoded(assignment, version)
+
+
+def decode_assignment(data: Buffer) -> ConsumerAssignment:
+    """Read an assignment; raises ProtocolError."""
+    return _decoded(ConsumerAssignment, data, _version(data))
+
+
+def _version(data: Buffer) -> int:
+    if len(data) < VERSION_BYTES:
+        raise ProtocolError("the consumer protocol begins with a version, here is none")
+    version = int.from_bytes(data[:VERSION_BYTES], "big", signed=True)
+    if version < 0:
+        raise ProtocolError(f"the consumer protocol has no version {version}")
+    return min(version, VERSION_MAX)
+
+
+def _decoded(kind: type[MessageT], data: Buffer, version: int) -> MessageT:
+    found, _ = decode(kind, version, memoryview(data), VERSION_BYTES)
+    return found
+
+
+def _encoded(message: ConsumerSubscription | ConsumerAssignment, version: int) -> bytes:
+    return b"".join([version.to_bytes(VERSION_BYTES, "big"), *encode(message, version)])

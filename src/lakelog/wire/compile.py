@@ -14,10 +14,9 @@ from msgspec import Struct
 
 from lakelog.wire.compile_decode import DecoderSource
 from lakelog.wire.compile_encode import EncoderSource
-from lakelog.wire.errors import EncodeError, ProtocolError
+from lakelog.wire.compile_parts import ONE_BYTE, read_tail, read_varint, skip_tags, write_varint
 from lakelog.wire.layout import UUID_SIZE, MessageLayout, message_versions
-from lakelog.wire.schema import Buffer, RecordParts, Records
-from lakelog.wire.varints import ONE_BYTE, read_tail, read_varint, skip_tags, write_varint
+from lakelog.wire.schema import Buffer, EncodeError, ProtocolError, RecordParts, Records
 
 Decoder: TypeAlias = Callable[[memoryview, int, int], tuple[Struct, int]]
 Encoder: TypeAlias = Callable[

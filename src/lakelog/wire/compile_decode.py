@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from msgspec import Struct
 from msgspec.structs import replace
 
+from lakelog.wire.compile_parts import SourceWriter
 from lakelog.wire.layout import (
     FIXED_SIZES,
     UUID_SIZE,
@@ -24,7 +25,6 @@ from lakelog.wire.layout import (
     StructLayout,
     annotated_fields,
 )
-from lakelog.wire.source import SourceWriter
 
 HEAD = "def decode(data, position, end):"
 ELEMENTS_MAX = 131_072

@@ -8,8 +8,8 @@ uncopied, and a new run begins: a response is few parts, and record bytes are ne
 from msgspec import Struct
 from msgspec.structs import replace
 
+from lakelog.wire.compile_parts import SourceWriter
 from lakelog.wire.layout import FieldLayout, MessageLayout, StructLayout
-from lakelog.wire.source import SourceWriter
 
 HEAD = "def encode(message, parts, run, put):"
 

@@ -25,9 +25,8 @@ from lakelog.wire.apis import (
     response_header_version,
 )
 from lakelog.wire.codec import decode, encode
-from lakelog.wire.errors import EncodeError, ProtocolError
-from lakelog.wire.schema import Buffer
-from lakelog.wire.varints import skip_tags
+from lakelog.wire.compile_parts import skip_tags
+from lakelog.wire.schema import Buffer, EncodeError, ProtocolError
 
 KIB = 1024
 MIB = 1024 * KIB

@@ -3,12 +3,24 @@
 A message is one frozen struct per Kafka struct in its newest shape. Each field is annotated with a
 `Field`: the kind of its bytes and the versions it belongs to. Version ranges are half-open. Fields
 that only old versions have come last in the class and name the field they precede on the wire.
+
+Bytes and messages disagree in two ways: `ProtocolError` and `EncodeError`. Only `ProtocolError`
+leaves a decoder, whatever the bytes are.
 """
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
+
+
+class ProtocolError(Exception):
+    """What the other side sent is not Kafka's protocol: close the connection."""
+
+
+class EncodeError(Exception):
+    """A message of ours does not fit its own schema: a bug, or a value too long for the version."""
+
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 

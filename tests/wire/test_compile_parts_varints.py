@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakelog.wire.errors import ProtocolError
-from lakelog.wire.varints import VARINT_MAX, read_varint, skip_tags, write_varint
+from lakelog.wire.compile_parts import VARINT_MAX, read_varint, skip_tags, write_varint
+from lakelog.wire.schema import ProtocolError
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.wire.kafka_python import message_classes
 
-from lakelog.wire.consumer_protocol import (
+from lakelog.wire.codec import (
     VERSION_MAX,
     ConsumerAssignment,
     ConsumerSubscription,
@@ -18,7 +18,7 @@ from lakelog.wire.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from lakelog.wire.errors import ProtocolError
+from lakelog.wire.schema import ProtocolError
 
 VERSIONS = range(VERSION_MAX + 1)
 ORDERS = ConsumerTopicPartitions("orders", (0, 1, 2, 3))
