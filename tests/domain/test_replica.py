@@ -16,7 +16,7 @@ from lakelog.domain.vault import Vault
 from lakelog.meta import keys
 from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.meta.port import LogPage, MetadataLog
-from lakelog.model.failures import Fenced, OutcomeUnknown, Refused, Unavailable, WentBack
+from lakelog.model.failures import OutcomeUnknown, Refused, Unavailable, WentBack, WriterFenced
 from lakelog.model.ids import TopicId
 from lakelog.objects.memory import MemoryObjectStore
 
@@ -81,9 +81,9 @@ def test_a_new_incarnation_fences_the_records_of_the_old_one() -> None:
             old.check_fresh()
         await new.prove(arrived_s=world.clock.monotonic_s())
         assert new.state.streams.facts(7) is None
-        with pytest.raises(Fenced):
+        with pytest.raises(WriterFenced):
             await old.failed()
-        with pytest.raises(Fenced):
+        with pytest.raises(WriterFenced):
             await old.close()
         await new.close()
 
@@ -110,7 +110,7 @@ def test_f2_a_process_that_lost_its_name_while_it_loads_fences_nobody() -> None:
             await rightful.submit(create(8))
         assert await zombie.submit(create(9)) == Done()
         await zombie.close()
-        with pytest.raises(Fenced):
+        with pytest.raises(WriterFenced):
             await rightful.close()
 
     run(scenario)

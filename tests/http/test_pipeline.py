@@ -25,7 +25,7 @@ from lakelog.http.pipeline_messages import (
 )
 from lakelog.http.service import serve
 from lakelog.index.ports import IndexedTopic, StreamIndex, StreamRange, StreamView
-from lakelog.model.failures import Failure, Fenced, OutcomeUnknown
+from lakelog.model.failures import Failure, OutcomeUnknown, WriterFenced
 from lakelog.topics.cluster import pipeline_token
 
 Ask = Callable[..., Awaitable[tuple[int, bytes]]]
@@ -178,7 +178,7 @@ def test_a_failure_travels_as_what_it_is(name: str, expected: tuple[type[Failure
 
 
 def test_a_failure_without_a_name_may_have_changed_something() -> None:
-    status, said = told(Fenced("replaced"))
+    status, said = told(WriterFenced("replaced"))
     assert status == 500
     assert isinstance(failure_in(msgspec.msgpack.encode(said)), OutcomeUnknown)
     assert failure_in(b"Internal Server Error") is None

@@ -19,12 +19,12 @@ from lakelog.model.failures import (
     Conflict,
     Corrupt,
     Failure,
-    Fenced,
     NotFound,
     OutcomeUnknown,
     Refused,
     Unavailable,
     WentBack,
+    WriterFenced,
 )
 from lakelog.topics.failures import TopicFailure
 
@@ -92,7 +92,7 @@ def failure_code(failure: Failure, attempt: Attempt) -> ErrorCode:
             return _unknown_outcome_code(attempt)
         case Unavailable() | Conflict():
             return _nothing_written_code(attempt)
-        case Corrupt() | NotFound() | WentBack() | Refused() | Fenced():
+        case Corrupt() | NotFound() | WentBack() | Refused() | WriterFenced():
             # The store does not hold what it must, or the process has to end: somebody must look.
             return ErrorCode.KAFKA_STORAGE_ERROR
         case _:

@@ -29,12 +29,12 @@ from lakelog.meta import keys
 from lakelog.meta.port import LogPage, MetadataStore
 from lakelog.model.failures import (
     Corrupt,
-    Fenced,
     NotFound,
     OutcomeUnknown,
     Refused,
     Unavailable,
     WentBack,
+    WriterFenced,
 )
 from lakelog.objects.port import ObjectStore
 from lakelog.telemetry import event
@@ -268,7 +268,7 @@ class Replica:
         reason = f"another process writes as {self.identity.writer}"
         if self.doubt_name is None:
             self._stop(reason)
-            self._tasks.spawn(_raise(Fenced(reason)), name="fenced")
+            self._tasks.spawn(_raise(WriterFenced(reason)), name="fenced")
             return
         # Whether that one lives is known to who keeps the names: either the name is won anew, and
         # the tail has us born again, or the process is ended from there.

@@ -34,7 +34,7 @@ class WentBack(Failure):
     """The store lost what it had acknowledged: stop and let a human look (A5)."""
 
 
-class Fenced(Failure):
+class WriterFenced(Failure):
     """Another process has taken this one's place: end it, nothing it writes counts any more."""
 
 
