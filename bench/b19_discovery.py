@@ -16,7 +16,6 @@ from typing import TypeVar
 
 from bench.arena import Arena
 from bench.results import KAFKA, OURS, Metric, Sample
-from lakelog.client.backoff import Backoff
 from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.discovery import KafkaDiscoveryConfig, LaminarPartitionAssignor, NodeMetadata
 from lakelog.discovery.assignment import Assignment, GroupMember
@@ -27,6 +26,7 @@ from lakelog.discovery.membership_values import Described, Event, Synced
 from lakelog.discovery.news import Audience, News
 from lakelog.discovery.roster import RawMember
 from lakelog.discovery.session import Session, Times
+from lakelog.kafka_client.settings import Backoff
 from lakelog.wire.codec import decode_assignment
 
 NAME = "b19"

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 from bench.broker import StartError
 from bench.peer import PeerAbsentError, find_peer
-from tests.client.secured_kafka import SecuredKafka, secured_kafka
 from tests.discovery.stands import Stand, kafka_stand
+from tests.kafka_client.secured_kafka import SecuredKafka, secured_kafka
 from tests.left_open import LeftOpen
 from tests.process_groups import GroupScheduling, in_order
 from tests.profiles import load_profile

@@ -30,6 +30,7 @@ LONGEST_FIRST = (
     "tests/sim/",
     "tests/discovery/",
     "tests/client/",
+    "tests/kafka_client/",
     "tests/http/",
 )
 

@@ -51,7 +51,7 @@ class Result:
 AREAS = {
     "tests of the core": "domain streams groups wal wire records meta objects conformance golden",
     "tests of the broker": "broker coordinator topics log server http config testing",
-    "tests of clients": "client discovery cli bench compat docs",
+    "tests of clients": "kafka_client client discovery cli bench compat docs",
     "tests of tables": "catalog pipeline lake reading tables spark examples",
     "tests of the whole": "sim tidy",
 }

@@ -23,8 +23,8 @@ from lakelog.client import (
     PARTITION_STATE_SCHEMA,
     SourceTopic,
 )
-from lakelog.client.failures import BadConfig
 from lakelog.clock import SystemClock
+from lakelog.kafka_client.failures import BadConfig
 
 GROUP = {"group.id": "readers"}
 

@@ -24,7 +24,7 @@ from tests.client.tampering import TamperingProxy, tampering_proxy
 from tests.lake.running import Broker, running_broker
 
 from lakelog.client import ConsumerManager, SourceTopic
-from lakelog.client.failures import (
+from lakelog.kafka_client.failures import (
     ClientFailure,
     CorruptBatch,
     OffsetGone,

@@ -22,7 +22,7 @@ from tests.client.feeding import (
 )
 
 from lakelog.client import ConsumerManager, SourceTopic
-from lakelog.client.failures import BadConfig, ClientFailure, Closed
+from lakelog.kafka_client.failures import BadConfig, ClientFailure, Closed
 
 
 def test_without_order_each_partition_stays_in_order(bootstrap: str, topic: str) -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from lakelog.client.arrivals import Arrivals, Arrived, Event, Failed, Moved
 from lakelog.client.decoding import Decoded, DecodeOptions, Decoder, Slice, Tally
-from lakelog.client.offsets import TopicPartition
 from lakelog.client.partitions import Partition
 from lakelog.client.position import OffsetRange
+from lakelog.kafka_client.offsets import TopicPartition
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.codecs import Codec
 from lakelog.records.fetched_batches import walk_batches

@@ -2,9 +2,9 @@
 
 from lakelog.client.fetch_requests import build_request, has_ids
 from lakelog.client.flow import Ask, Share
-from lakelog.client.offsets import TopicPartition
 from lakelog.client.partitions import Partition
-from lakelog.client.settings import ClientSettings
+from lakelog.kafka_client.offsets import TopicPartition
+from lakelog.kafka_client.settings import ClientSettings
 
 IDS = {"a": b"a" * 16, "b": b"b" * 16}
 PARTITIONS = {

@@ -14,7 +14,7 @@ from tests.client.feeding import FIRST_MS, Fed, assert_in_order, create_topic, f
 from tests.compat.groups.clusters import Cluster, kafka_cluster, our_cluster
 
 from lakelog.client import ConsumerManager, SourceTopic
-from lakelog.client.failures import ClientFailure
+from lakelog.kafka_client.failures import ClientFailure
 
 pytestmark = pytest.mark.proof
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.client.failures import BadConfig
 from lakelog.client.position import PartitionSnapshot, Snapshot, standing_at
+from lakelog.kafka_client.failures import BadConfig
 
 TOPIC_ID = "0123456789abcdef" * 2
 

@@ -5,14 +5,14 @@ import pytest
 
 from lakelog.client.arrivals import Arrived, Failed, Joined, Moved, Stuck
 from lakelog.client.decoding import Tally
-from lakelog.client.failures import CorruptBatch, Unreachable
 from lakelog.client.flow import Hunger
 from lakelog.client.held import Taken
-from lakelog.client.offsets import Span, TopicPartition
 from lakelog.client.partitions import Partition
 from lakelog.client.reader import Reader, ReaderOptions
 from lakelog.client.release import Rule
 from lakelog.client.runs import Run
+from lakelog.kafka_client.failures import CorruptBatch, Unreachable
+from lakelog.kafka_client.offsets import Span, TopicPartition
 from lakelog.records.fetched import FetchedRows
 
 

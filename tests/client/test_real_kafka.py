@@ -22,7 +22,7 @@ from tests.client.proof import prove
 from tests.discovery.stands import Stand
 
 from lakelog.client import ConsumerManager, SourceTopic
-from lakelog.client.failures import BrokerError, OffsetGone, UnknownTopic
+from lakelog.kafka_client.failures import BrokerError, OffsetGone, UnknownTopic
 
 pytestmark = pytest.mark.proof
 

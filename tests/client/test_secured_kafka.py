@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from tests.client.certificates import KEY_PASSWORD
 from tests.client.feeding import FIRST_MS, Fed, create_topic, feed
-from tests.client.secured_kafka import (
+from tests.kafka_client.certificates import KEY_PASSWORD
+from tests.kafka_client.secured_kafka import (
     LISTENERS,
     MECHANISMS,
     REAUTHENTICATION_MS,
@@ -14,16 +14,16 @@ from tests.client.secured_kafka import (
 )
 
 from lakelog.client import ConsumerManager, SourceTopic
-from lakelog.client.cluster import Cluster
-from lakelog.client.failures import (
+from lakelog.clock import SystemClock, SystemEntropy
+from lakelog.kafka_client.cluster import Cluster
+from lakelog.kafka_client.failures import (
     AuthenticationFailed,
     ClientFailure,
     Unreachable,
     Untrusted,
 )
-from lakelog.client.loop_thread import LoopThread
-from lakelog.client.settings import ClientSettings
-from lakelog.clock import SystemClock, SystemEntropy
+from lakelog.kafka_client.loop_thread import LoopThread
+from lakelog.kafka_client.settings import ClientSettings
 from lakelog.wire.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,

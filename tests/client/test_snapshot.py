@@ -19,7 +19,7 @@ from tests.client.feeding import (
 from tests.lake.running import Broker, running_broker
 
 from lakelog.client import ConsumerManager, Snapshot, SourceTopic
-from lakelog.client.failures import BadConfig
+from lakelog.kafka_client.failures import BadConfig
 
 DISORDER_MS = 400
 PARTITIONS = 5

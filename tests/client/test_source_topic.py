@@ -5,8 +5,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from lakelog.client.failures import BadConfig
-from lakelog.client.source_topic import SourceTopic, parse_topics
+from lakelog.client.source_topic import (
+    SourceTopic,
+    StartPlan,
+    check_policies,
+    parse_topics,
+    start_offset,
+)
+from lakelog.kafka_client.failures import BadConfig, OffsetGone
+from lakelog.kafka_client.offsets import (
+    Span,
+    TopicPartition,
+)
 
 
 def test_the_five_policies_have_their_names() -> None:
@@ -81,3 +91,46 @@ def test_a_duplicate_topic_is_refused_by_name() -> None:
 def test_what_is_no_list_of_topics_is_refused(topics: list[object]) -> None:
     with pytest.raises(BadConfig, match="topics"):
         parse_topics(topics)
+
+
+PLACE = TopicPartition("t", 0)
+LOG = Span(10, 100)
+
+
+def begin(policy: str, found: int | None = None, reset: str = "error") -> int:
+    return start_offset(StartPlan(PLACE, policy, LOG, found, reset))
+
+
+def test_earliest_and_latest_are_the_ends_of_the_log() -> None:
+    assert begin("earliest") == 10
+    assert begin("latest") == 100
+
+
+def test_a_time_is_where_it_is_found_or_the_end() -> None:
+    assert begin("absolute_time", 42) == 42
+    assert begin("relative_time", None) == 100
+    assert begin("relative_time", 150) == 100, "beyond the last stable offset"
+
+
+def test_a_commit_is_gone_on_from() -> None:
+    assert begin("committed", 42) == 42
+    assert begin("committed", 100) == 100
+
+
+@pytest.mark.parametrize(("reset", "start"), [("error", 10), ("earliest", 10), ("latest", 100)])
+def test_without_a_commit_reading_begins_as_told_or_at_the_start(reset: str, start: int) -> None:
+    assert begin("committed", None, reset) == start
+
+
+@pytest.mark.parametrize("found", [5, 101])
+def test_a_commit_outside_of_the_log_is_an_error_unless_told_otherwise(found: int) -> None:
+    with pytest.raises(OffsetGone, match=rf"no offset {found}: the log holds \[10, 100\)"):
+        begin("committed", found)
+    assert begin("committed", found, "earliest") == 10
+    assert begin("committed", found, "latest") == 100
+
+
+def test_a_committed_topic_needs_a_group() -> None:
+    check_policies([SourceTopic.from_earliest("t")], "")
+    with pytest.raises(BadConfig, match=r"group\.id"):
+        check_policies([SourceTopic.from_committed("t")], "")

@@ -5,10 +5,10 @@ from datetime import timedelta
 
 import pytest
 
-from lakelog.client.settings import ClientSettings
 from lakelog.discovery.config import KafkaDiscoveryConfig, KafkaSecurityConfig
 from lakelog.discovery.failures import ConfigError, DiscoveryError
 from lakelog.discovery.node import NodeMetadata
+from lakelog.kafka_client.settings import ClientSettings
 
 GOOD = KafkaDiscoveryConfig(node_id="a", topics=["orders"])
 

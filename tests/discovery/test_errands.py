@@ -6,8 +6,6 @@ from collections.abc import Awaitable, Callable
 from tests.discovery.nodes import configured
 from tests.discovery.stands import Stand
 
-from lakelog.client.cluster import Cluster
-from lakelog.client.settings import ClientSettings
 from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.discovery.calls import GroupCalls, GroupWaits
 from lakelog.discovery.config import ASSIGNOR_NAME
@@ -27,6 +25,8 @@ from lakelog.discovery.membership_values import (
     Sync,
     Synced,
 )
+from lakelog.kafka_client.cluster import Cluster
+from lakelog.kafka_client.settings import ClientSettings
 from lakelog.model.errors import ErrorCode
 
 WAITS = GroupWaits(

@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.client.secured_kafka import MECHANISMS, PASSWORD, USERNAME, SecuredKafka
 from tests.discovery.nodes import await_agreement, configured
 from tests.discovery.stands import Stand
+from tests.kafka_client.secured_kafka import MECHANISMS, PASSWORD, USERNAME, SecuredKafka
 
 from lakelog.discovery import (
     ConnectionFailed,

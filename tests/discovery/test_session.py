@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from lakelog.client.backoff import Backoff
 from lakelog.clock import SeededEntropy, SystemClock
 from lakelog.discovery.config import KafkaDiscoveryConfig
 from lakelog.discovery.errands import Beat, Errand
@@ -32,6 +31,7 @@ from lakelog.discovery.news import Audience, News
 from lakelog.discovery.node import NodeMetadata, NodeState
 from lakelog.discovery.roster import RawMember
 from lakelog.discovery.session import Session, Times
+from lakelog.kafka_client.settings import Backoff
 
 CONFIG = KafkaDiscoveryConfig(
     node_id="a", topics=("t",), session_timeout=0.3, heartbeat_interval=0.02, max_poll_interval=60.0

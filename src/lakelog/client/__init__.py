@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakelog.client.consumer import ConsumerManager
-    from lakelog.client.failures import (
+    from lakelog.client.metrics import Metrics
+    from lakelog.client.position import Snapshot
+    from lakelog.client.source_topic import SourceTopic
+    from lakelog.kafka_client.failures import (
         AuthenticationFailed,
         BadConfig,
         BrokerError,
@@ -26,9 +29,6 @@ if TYPE_CHECKING:
         Unsupported,
         Untrusted,
     )
-    from lakelog.client.metrics import Metrics
-    from lakelog.client.position import Snapshot
-    from lakelog.client.source_topic import SourceTopic
 
     MESSAGE_SCHEMA: pa.Schema
     PARTITION_STATE_SCHEMA: pa.Schema
@@ -55,22 +55,22 @@ __all__ = [
 ]
 
 _MODULES = {
-    "AuthenticationFailed": "failures",
-    "BadConfig": "failures",
-    "BrokerError": "failures",
-    "ClientFailure": "failures",
-    "Closed": "failures",
-    "ConsumerManager": "consumer",
-    "CorruptBatch": "failures",
-    "Metrics": "metrics",
-    "OffsetGone": "failures",
-    "Snapshot": "position",
-    "SourceTopic": "source_topic",
-    "TimedOut": "failures",
-    "UnknownTopic": "failures",
-    "Unreachable": "failures",
-    "Unsupported": "failures",
-    "Untrusted": "failures",
+    "AuthenticationFailed": "lakelog.kafka_client.failures",
+    "BadConfig": "lakelog.kafka_client.failures",
+    "BrokerError": "lakelog.kafka_client.failures",
+    "ClientFailure": "lakelog.kafka_client.failures",
+    "Closed": "lakelog.kafka_client.failures",
+    "ConsumerManager": "lakelog.client.consumer",
+    "CorruptBatch": "lakelog.kafka_client.failures",
+    "Metrics": "lakelog.client.metrics",
+    "OffsetGone": "lakelog.kafka_client.failures",
+    "Snapshot": "lakelog.client.position",
+    "SourceTopic": "lakelog.client.source_topic",
+    "TimedOut": "lakelog.kafka_client.failures",
+    "UnknownTopic": "lakelog.kafka_client.failures",
+    "Unreachable": "lakelog.kafka_client.failures",
+    "Unsupported": "lakelog.kafka_client.failures",
+    "Untrusted": "lakelog.kafka_client.failures",
 }
 _SCHEMAS = {
     "MESSAGE_SCHEMA": "message_schema",
@@ -82,7 +82,7 @@ def __getattr__(name: str) -> object:
     if name in _SCHEMAS:
         found = getattr(import_module("lakelog.client.rows"), _SCHEMAS[name])()
     elif name in _MODULES:
-        found = getattr(import_module(f"lakelog.client.{_MODULES[name]}"), name)
+        found = getattr(import_module(_MODULES[name]), name)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = found

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from lakelog.client.failures import ClientFailure
-from lakelog.client.offsets import Span
 from lakelog.client.partitions import Partition
 from lakelog.client.runs import Run
+from lakelog.kafka_client.failures import ClientFailure
+from lakelog.kafka_client.offsets import Span
 
 
 @dataclass(frozen=True, slots=True, eq=False)

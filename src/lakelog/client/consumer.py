@@ -16,9 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from lakelog.client.core import ConsumerCore
-from lakelog.client.failures import BadConfig, Closed
 from lakelog.client.metrics import Metrics
-from lakelog.client.offsets import TopicPartition
 from lakelog.client.options import ConsumerOptions, whole_number
 from lakelog.client.position import Snapshot
 from lakelog.client.progress import PrimingBar
@@ -26,6 +24,8 @@ from lakelog.client.release import ALL, NOTHING
 from lakelog.client.source_topic import SourceTopic, parse_topics
 from lakelog.client.states import history, lags, partition_states
 from lakelog.clock import Clock, SystemClock
+from lakelog.kafka_client.failures import BadConfig, Closed
+from lakelog.kafka_client.offsets import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING
 from lakelog.client.arrivals import Arrivals, Joined
 from lakelog.client.decoding import Tally
 from lakelog.client.engine import Engine
-from lakelog.client.failures import Closed
-from lakelog.client.loop_thread import LoopThread
-from lakelog.client.offsets import check_policies
 from lakelog.client.options import ConsumerOptions
 from lakelog.client.position import Snapshot
 from lakelog.client.reader import Reader, ReaderOptions
 from lakelog.client.release import Rule
 from lakelog.client.rows import MessageRows
-from lakelog.client.settings import ClientSettings
-from lakelog.client.source_topic import SourceTopic
+from lakelog.client.source_topic import SourceTopic, check_policies
 from lakelog.clock import Clock, SystemEntropy
+from lakelog.kafka_client.failures import Closed
+from lakelog.kafka_client.loop_thread import LoopThread
+from lakelog.kafka_client.settings import ClientSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,11 +16,11 @@ from typing import Final, TypeAlias
 
 from lakelog.client import kernels
 from lakelog.client.arrivals import Arrivals, Arrived, Event, Failed
-from lakelog.client.failures import ClientFailure
 from lakelog.client.flow import Hunger
 from lakelog.client.partitions import Partition
 from lakelog.client.runs import Run
 from lakelog.client.transactions import Aborted, aborted_batches
+from lakelog.kafka_client.failures import ClientFailure
 from lakelog.records.codecs import OutputTooLargeError
 from lakelog.records.fetched import DATA_BYTES_MAX, FetchedRows, decode_fetched
 from lakelog.records.fetched_batches import FetchedBatches, check_crcs

@@ -11,30 +11,32 @@ from dataclasses import replace
 from typing import Any, Final
 
 from lakelog.client.arrivals import Arrivals, Event, Failed, Joined
-from lakelog.client.cluster import Cluster
-from lakelog.client.commits import commit, load_committed
-from lakelog.client.deadline import Deadline
 from lakelog.client.decoding import Decoded, DecodeOptions, Decoder, Slice, Tally
-from lakelog.client.failures import BadConfig, ClientFailure
 from lakelog.client.fetching import Fetching
 from lakelog.client.flow import MIB, Flow, FlowLimits
-from lakelog.client.metadata import PartitionView, TopicView
-from lakelog.client.offsets import (
-    Span,
-    StartPlan,
-    TopicPartition,
-    find_ends,
-    find_times,
-    find_topics,
-    start_offset,
-)
 from lakelog.client.options import ConsumerOptions
 from lakelog.client.partitions import Partition
 from lakelog.client.position import PartitionSnapshot, Snapshot
-from lakelog.client.settings import ClientSettings
-from lakelog.client.source_topic import COMMITTED, SourceTopic
+from lakelog.client.source_topic import COMMITTED, SourceTopic, StartPlan, start_offset
 from lakelog.client.upkeep import Upkeep
 from lakelog.clock import Clock, Entropy, Tasks
+from lakelog.kafka_client.cluster import Cluster
+from lakelog.kafka_client.failures import (
+    BadConfig,
+    ClientFailure,
+)
+from lakelog.kafka_client.metadata import PartitionView, TopicView
+from lakelog.kafka_client.offsets import (
+    Span,
+    TopicPartition,
+    commit,
+    find_ends,
+    find_topics,
+    list_offsets,
+    load_committed,
+)
+from lakelog.kafka_client.retry import Deadline
+from lakelog.kafka_client.settings import ClientSettings
 
 REQUEST_BYTES: Final = 4 * MIB
 """Of one request: small enough that it is decoded while the next one comes."""
@@ -270,3 +272,17 @@ def _places(views: Iterable[TopicView]) -> list[TopicPartition]:
 def _view(views: Mapping[str, TopicView], place: TopicPartition) -> PartitionView:
     (found,) = (each for each in views[place.topic].partitions if each.partition == place.partition)
     return found
+
+
+async def find_times(
+    cluster: Cluster,
+    topics: Iterable[SourceTopic],
+    places: Iterable[TopicPartition],
+    now_ms: int,
+    deadline: Deadline,
+) -> dict[TopicPartition, int]:
+    """Where the times are that policies name; partitions without such a record are left out."""
+    times = {topic.name: topic.start_ms(now_ms) for topic in topics}
+    wanted = {place: time for place in places if (time := times[place.topic]) is not None}
+    found = await list_offsets(cluster, wanted, deadline) if wanted else {}
+    return {place: offset for place, offset in found.items() if offset >= 0}

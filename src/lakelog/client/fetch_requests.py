@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from lakelog.client.flow import Ask
 from lakelog.client.partitions import Partition
-from lakelog.client.settings import ClientSettings
+from lakelog.kafka_client.settings import ClientSettings
 from lakelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
 TOPIC_ID_VERSION: Final = 13

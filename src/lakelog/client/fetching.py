@@ -17,10 +17,7 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from lakelog.client.arrivals import Stuck
-from lakelog.client.cluster import Cluster
-from lakelog.client.connection import Connection
 from lakelog.client.decoding import Decoded, Slice, Tally, Work
-from lakelog.client.failures import BrokerError, ClientFailure, Closed, CorruptBatch
 from lakelog.client.fetch_requests import (
     TOPIC_ID_VERSION,
     InFlight,
@@ -30,6 +27,9 @@ from lakelog.client.fetch_requests import (
 )
 from lakelog.client.flow import Ask, Flow, Hunger, Usage
 from lakelog.client.partitions import Partition
+from lakelog.kafka_client.cluster import Cluster
+from lakelog.kafka_client.connection import Connection
+from lakelog.kafka_client.failures import BrokerError, ClientFailure, Closed, CorruptBatch
 from lakelog.model.errors import RETRIABLE, ErrorCode
 from lakelog.records.fetched_batches import FetchedBatches, walk_batches
 from lakelog.records.header import BatchError

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from lakelog.client.failures import BadConfig
+from lakelog.kafka_client.failures import BadConfig
 
 BATCH_SIZE: Final = 10_000
 HELD_BYTES_MAX: Final = 256 * 1024 * 1024

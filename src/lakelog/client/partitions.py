@@ -5,9 +5,9 @@ Only the loop writes it. Other threads read single numbers of it, which may be a
 
 from dataclasses import dataclass, field
 
-from lakelog.client.failures import ClientFailure
-from lakelog.client.offsets import TopicPartition
 from lakelog.client.position import OffsetRange
+from lakelog.kafka_client.failures import ClientFailure
+from lakelog.kafka_client.offsets import TopicPartition
 
 
 @dataclass(slots=True, eq=False)

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from lakelog.client.failures import BadConfig
+from lakelog.kafka_client.failures import BadConfig
 
 OffsetRange: TypeAlias = tuple[int, int]
 """Offsets [start, end)."""

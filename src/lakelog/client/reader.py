@@ -15,14 +15,14 @@ from typing import assert_never
 
 from lakelog.client.arrivals import Arrived, Event, Failed, Joined, Moved, Stuck
 from lakelog.client.decoding import Tally
-from lakelog.client.failures import ClientFailure
 from lakelog.client.flow import Hunger
 from lakelog.client.frontiers import Frontiers
 from lakelog.client.held import Held, Taken
-from lakelog.client.offsets import TopicPartition
 from lakelog.client.partitions import Partition
 from lakelog.client.position import PartitionSnapshot, Snapshot, standing_at
 from lakelog.client.release import Limit, Progress, Rule, is_live, squeezed
+from lakelog.kafka_client.failures import ClientFailure
+from lakelog.kafka_client.offsets import TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

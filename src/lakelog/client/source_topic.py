@@ -1,7 +1,8 @@
-"""Which topic to read, and from where.
+"""Which topic to read, and from where. Pure.
 
 Rules: a `SourceTopic` is checked when it is made. Times are milliseconds. Whatever looks like one,
-a mapping or an object with `name`, `policy` and `time_ms`, is taken for one.
+a mapping or an object with `name`, `policy` and `time_ms`, is taken for one. `start_offset` decides
+where one partition begins, once the ends of its log and what the group committed are known.
 """
 
 import re
@@ -9,7 +10,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from lakelog.client.failures import BadConfig
+from lakelog.kafka_client.failures import (
+    BadConfig,
+    OffsetGone,
+)
+from lakelog.kafka_client.offsets import Span, TopicPartition
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
@@ -113,3 +118,40 @@ def _parse_topic(given: object) -> SourceTopic:
     return SourceTopic(
         given.name, getattr(given, "policy", LATEST), getattr(given, "time_ms", None)
     )
+
+
+@dataclass(frozen=True, slots=True)
+class StartPlan:
+    """Everything that decides where one partition is read from."""
+
+    place: TopicPartition
+    policy: str
+    log: Span
+    found: int | None
+    """What the group committed, or where the time is; None if there is neither."""
+    reset: str
+
+
+def start_offset(plan: StartPlan) -> int:
+    """Where to begin; raises OffsetGone where a commit lies outside the log and nothing is said."""
+    if plan.policy == EARLIEST:
+        return plan.log.start
+    if plan.policy == LATEST:
+        return plan.log.end
+    if plan.policy != COMMITTED:
+        return plan.log.end if plan.found is None else min(plan.found, plan.log.end)
+    if plan.found is None:
+        return plan.log.end if plan.reset == LATEST else plan.log.start
+    if plan.log.start <= plan.found <= plan.log.end:
+        return plan.found
+    if plan.reset in (EARLIEST, LATEST):
+        return plan.log.start if plan.reset == EARLIEST else plan.log.end
+    place = plan.place
+    raise OffsetGone(place.topic, place.partition, plan.found, plan.log.start, plan.log.end)
+
+
+def check_policies(topics: Iterable[SourceTopic], group_id: str) -> None:
+    """A policy that needs a group needs its name."""
+    for topic in topics:
+        if topic.policy == COMMITTED and not group_id:
+            raise BadConfig("group.id", f"is missing; topic {topic.name!r} is read as committed")

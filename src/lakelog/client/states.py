@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from lakelog.client.offsets import TopicPartition
 from lakelog.client.reader import Reader, Standing
 from lakelog.client.rows import partition_state_schema
+from lakelog.kafka_client.offsets import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -17,9 +17,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from lakelog.client.arrivals import Event, Failed, Joined, Moved
-from lakelog.client.cluster import Cluster
-from lakelog.client.deadline import Deadline
-from lakelog.client.failures import (
+from lakelog.client.fetching import Fetching
+from lakelog.client.flow import Flow
+from lakelog.client.partitions import Partition
+from lakelog.client.source_topic import EARLIEST, LATEST
+from lakelog.kafka_client.cluster import Cluster
+from lakelog.kafka_client.failures import (
     AuthenticationFailed,
     BrokerError,
     ClientFailure,
@@ -28,12 +31,9 @@ from lakelog.client.failures import (
     UnknownTopic,
     Untrusted,
 )
-from lakelog.client.fetching import Fetching
-from lakelog.client.flow import Flow
-from lakelog.client.metadata import PartitionView, TopicView
-from lakelog.client.offsets import Span, TopicPartition, find_ends
-from lakelog.client.partitions import Partition
-from lakelog.client.source_topic import EARLIEST, LATEST
+from lakelog.kafka_client.metadata import PartitionView, TopicView
+from lakelog.kafka_client.offsets import Span, TopicPartition, find_ends
+from lakelog.kafka_client.retry import Deadline
 from lakelog.model.errors import ErrorCode
 
 PARTITIONS_MAX: Final = 1 << 18

@@ -12,9 +12,9 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from lakelog.client.cluster import Cluster
-from lakelog.client.connection import Connection
-from lakelog.client.failures import TimedOut, Unreachable
+from lakelog.kafka_client.cluster import Cluster
+from lakelog.kafka_client.connection import Connection
+from lakelog.kafka_client.failures import TimedOut, Unreachable
 from lakelog.wire.codec import PROTOCOL_TYPE
 from lakelog.wire.messages.describe_groups import (
     DescribeGroupsDescribedGroup,

@@ -9,14 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from lakelog.client.cluster import Cluster
-from lakelog.client.failures import (
-    AuthenticationFailed,
-    BrokerError,
-    ClientFailure,
-    Unsupported,
-    Untrusted,
-)
 from lakelog.discovery.calls import GroupCalls
 from lakelog.discovery.membership_values import (
     CoordinatorLost,
@@ -34,6 +26,14 @@ from lakelog.discovery.membership_values import (
     Synced,
 )
 from lakelog.discovery.roster import RawMember
+from lakelog.kafka_client.cluster import Cluster
+from lakelog.kafka_client.failures import (
+    AuthenticationFailed,
+    BrokerError,
+    ClientFailure,
+    Unsupported,
+    Untrusted,
+)
 from lakelog.model.errors import ErrorCode
 from lakelog.wire.messages.describe_groups import DescribeGroupsDescribedGroup
 from lakelog.wire.messages.join_group import JoinGroupResponse

@@ -21,17 +21,6 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
-from lakelog.client.cluster import Cluster
-from lakelog.client.failures import (
-    AuthenticationFailed,
-    BadConfig,
-    BrokerError,
-    ClientFailure,
-    Closed,
-    Untrusted,
-)
-from lakelog.client.loop_thread import LoopThread
-from lakelog.client.settings import ClientSettings
 from lakelog.clock import Clock, Entropy, SystemClock, SystemEntropy, Tasks
 from lakelog.discovery.calls import GroupCalls, GroupWaits
 from lakelog.discovery.config import KafkaDiscoveryConfig
@@ -51,6 +40,17 @@ from lakelog.discovery.node import NodeId, NodeMetadata, NodeState, TopicPartiti
 from lakelog.discovery.partition_ids import PartitionCountChanged
 from lakelog.discovery.session import Session, Times
 from lakelog.discovery.watch import Watch
+from lakelog.kafka_client.cluster import Cluster
+from lakelog.kafka_client.failures import (
+    AuthenticationFailed,
+    BadConfig,
+    BrokerError,
+    ClientFailure,
+    Closed,
+    Untrusted,
+)
+from lakelog.kafka_client.loop_thread import LoopThread
+from lakelog.kafka_client.settings import ClientSettings
 from lakelog.model.errors import ErrorCode
 
 RECONNECT_MS_MAX: Final = 1000

@@ -18,8 +18,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, assert_never
 
-from lakelog.client.backoff import Backoff
-from lakelog.client.failures import ClientFailure
 from lakelog.clock import Clock, Entropy, Tasks
 from lakelog.discovery.config import KafkaDiscoveryConfig
 from lakelog.discovery.errands import Beat, Errand
@@ -51,6 +49,8 @@ from lakelog.discovery.membership_values import (
     Sync,
     Synced,
 )
+from lakelog.kafka_client.failures import ClientFailure
+from lakelog.kafka_client.settings import Backoff
 from lakelog.model.errors import ErrorCode
 
 TICK_S_MIN: Final = 0.01

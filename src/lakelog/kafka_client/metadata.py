@@ -1,0 +1,96 @@
+"""What a Metadata answer says, as values: the brokers, the topics, who leads what. Pure.
+
+Rules: partitions stand in the order of their numbers, each once; a broker without a usable address
+is left out. An error belongs to its topic or partition and does not hide the others.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from lakelog.kafka_client.setting_keys import PORT_MAX, Endpoint
+from lakelog.model.errors import ErrorCode
+from lakelog.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from lakelog.wire.schema import ZERO_UUID
+
+NO_LEADER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """One partition as the cluster describes it; `error` is a code of the protocol."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    error: int = ErrorCode.NONE
+
+    @property
+    def has_leader(self) -> bool:
+        """Whether there is a broker to ask."""
+        return self.leader > NO_LEADER
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """One topic as the cluster describes it; `error` is a code of the protocol."""
+
+    name: str
+    topic_id: bytes
+    partitions: tuple[PartitionView, ...]
+    error: int = ErrorCode.NONE
+
+    @property
+    def has_id(self) -> bool:
+        """Whether the cluster gives topics an identity; Kafka did not before 2.8."""
+        return any(self.topic_id)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """One answer: the brokers, and the topics that were asked for."""
+
+    brokers: dict[int, Endpoint] = field(default_factory=dict)
+    topics: dict[str, TopicView] = field(default_factory=dict)
+    cluster_id: str | None = None
+    error: int = ErrorCode.NONE
+
+
+def metadata_request(names: Iterable[str] | None, *, may_create: bool) -> MetadataRequest:
+    """Ask about these topics, or about all."""
+    topics = None
+    if names is not None:
+        topics = tuple(MetadataRequestTopic(name=name) for name in names)
+    return MetadataRequest(topics, may_create)
+
+
+def parse_metadata(answer: MetadataResponse) -> ClusterView:
+    """What an answer says."""
+    brokers = {
+        broker.node_id: Endpoint(broker.host, broker.port)
+        for broker in answer.brokers
+        if broker.host and 0 < broker.port <= PORT_MAX
+    }
+    topics = {topic.name: _topic(topic.name, topic) for topic in answer.topics if topic.name}
+    return ClusterView(brokers, topics, answer.cluster_id, answer.error_code)
+
+
+def absent(name: str) -> TopicView:
+    """A topic about which the cluster said nothing."""
+    return TopicView(name, ZERO_UUID, (), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def _topic(name: str, topic: MetadataResponseTopic) -> TopicView:
+    partitions = {
+        each.partition_index: PartitionView(
+            each.partition_index, each.leader_id, each.leader_epoch, each.error_code
+        )
+        for each in topic.partitions
+        if each.partition_index >= 0
+    }
+    ordered = tuple(partitions[number] for number in sorted(partitions))
+    return TopicView(name, bytes(topic.topic_id), ordered, topic.error_code)

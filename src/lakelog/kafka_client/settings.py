@@ -1,0 +1,224 @@
+"""What a client is told: the addresses, the credentials, the limits and the waits. Pure.
+
+Rules:
+
+- Names and defaults are librdkafka's, with three exceptions: `check.crcs` is on and
+  `auto.offset.reset` is `error`, because nothing is skipped in silence; a metadata answer is old
+  after five minutes, as Java's client has it.
+- A key that nobody knows is an error that names the nearest one. A key that librdkafka knows and
+  that has no meaning here is accepted and listed in `ignored`.
+- No password, and no private key, is shown by `repr` or in the text of an error.
+- A retry waits by `Backoff`: the delay doubles from attempt to attempt up to a maximum; a fifth of
+  it is chance, so that clients that lost their broker at one moment do not return at one moment
+  (KIP-580).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from lakelog.kafka_client.failures import BadConfig
+from lakelog.kafka_client.setting_keys import (
+    ALIASES,
+    IGNORED,
+    KEYS,
+    REFUSED,
+    Endpoint,
+    Value,
+    is_ignored,
+)
+
+JITTER_PER_MILLE: Final = 200
+DOUBLINGS_MAX: Final = 32
+
+
+class Chance(Protocol):
+    """Where the chance in a delay comes from: a `clock.Entropy`."""
+
+    def below(self, bound: int) -> int:
+        """A number in [0, bound)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """The delays of one kind of attempt."""
+
+    first_ms: int
+    max_ms: int
+
+    def delay_s(self, failures: int, entropy: Chance) -> float:
+        """Seconds to wait after so many failures in a row; none after none."""
+        if failures <= 0 or self.first_ms <= 0:
+            return 0.0
+        grown_ms = min(self.first_ms << min(failures - 1, DOUBLINGS_MAX), self.max_ms)
+        per_mille = 1000 - JITTER_PER_MILLE + entropy.below(2 * JITTER_PER_MILLE + 1)
+        return grown_ms * per_mille / 1_000_000
+
+
+MIB: Final = 1024 * 1024
+FRAME_OVERHEAD_BYTES: Final = 512
+"""What an answer may have beside the records that `fetch.max.bytes` counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """Everything a client is told; a field has its key's name with underscores."""
+
+    bootstrap_servers: tuple[Endpoint, ...]
+    client_id: str = "lakelog"
+    client_rack: str = ""
+    security_protocol: str = "PLAINTEXT"
+    sasl_mechanism: str = ""
+    sasl_username: str = ""
+    sasl_password: str = field(default="", repr=False)
+    ssl_ca_location: str = ""
+    ssl_ca_pem: str = field(default="", repr=False)
+    ssl_certificate_location: str = ""
+    ssl_certificate_pem: str = field(default="", repr=False)
+    ssl_key_location: str = ""
+    ssl_key_pem: str = field(default="", repr=False)
+    ssl_key_password: str = field(default="", repr=False)
+    ssl_endpoint_identification_algorithm: str = "https"
+    enable_ssl_certificate_verification: bool = True
+    socket_timeout_ms: int = 60_000
+    socket_connection_setup_timeout_ms: int = 10_000
+    socket_receive_buffer_bytes: int = 0
+    socket_keepalive_enable: bool = False
+    receive_message_max_bytes: int = 256 * MIB
+    reconnect_backoff_ms: int = 100
+    reconnect_backoff_max_ms: int = 10_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1000
+    metadata_max_age_ms: int = 300_000
+    default_api_timeout_ms: int = 30_000
+    fetch_min_bytes: int = 1
+    fetch_wait_max_ms: int = 500
+    fetch_max_bytes: int = 50 * MIB
+    max_partition_fetch_bytes: int = MIB
+    isolation_level: str = "read_committed"
+    check_crcs: bool = True
+    allow_auto_create_topics: bool = False
+    auto_offset_reset: str = "error"
+    group_id: str = ""
+    group_instance_id: str = ""
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 3000
+    max_poll_interval_ms: int = 300_000
+    ignored: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, config: Mapping[str, object]) -> "ClientSettings":
+        """Read a configuration by librdkafka's names; raises BadConfig."""
+        given, ignored = _sorted_out(config)
+        if "bootstrap.servers" not in given:
+            raise BadConfig("bootstrap.servers", "is missing; give at least one host:port")
+        values: dict[str, Any] = {}
+        for key, (name, written) in given.items():
+            values[key.replace(".", "_")] = _read(name, key, written)
+        settings = cls(**values, ignored=ignored)
+        _check_security(settings)
+        _check_limits(settings)
+        return settings
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return self.security_protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def has_sasl(self) -> bool:
+        """Whether a connection begins with credentials."""
+        return self.security_protocol in ("SASL_PLAINTEXT", "SASL_SSL")
+
+    @property
+    def is_read_committed(self) -> bool:
+        """Whether records of aborted and open transactions are left out."""
+        return self.isolation_level == "read_committed"
+
+    @property
+    def reconnect_backoff(self) -> Backoff:
+        """The waits between attempts to connect to one broker."""
+        return Backoff(self.reconnect_backoff_ms, self.reconnect_backoff_max_ms)
+
+    @property
+    def retry_backoff(self) -> Backoff:
+        """The waits between attempts of one request."""
+        return Backoff(self.retry_backoff_ms, self.retry_backoff_max_ms)
+
+    @property
+    def frame_bytes_max(self) -> int:
+        """The largest answer that is read; never less than what we ask for."""
+        return max(self.receive_message_max_bytes, self.fetch_max_bytes + FRAME_OVERHEAD_BYTES)
+
+
+def _sorted_out(
+    config: Mapping[str, object],
+) -> tuple[dict[str, tuple[str, object]], tuple[str, ...]]:
+    """By key the name it was given by and what was written, and the keys that mean nothing here."""
+    given: dict[str, tuple[str, object]] = {}
+    ignored = []
+    for name, written in config.items():
+        if not isinstance(name, str):
+            raise BadConfig(repr(name), "the name of a setting is a text")
+        key = ALIASES.get(name, name)
+        if key in REFUSED and written is not None:
+            raise BadConfig(name, f"is not supported: {REFUSED[key]}")
+        if key not in KEYS:
+            if not is_ignored(key) and key not in REFUSED:
+                raise BadConfig.unknown(name, (*KEYS, *ALIASES, *IGNORED))
+            ignored.append(name)
+        elif written is None:
+            continue  # the default, as in confluent-kafka
+        elif key in given and given[key][1] != written:
+            raise BadConfig(name, f"says something else than {given[key][0]}")
+        else:
+            given[key] = (name, written)
+    return given, tuple(sorted(ignored))
+
+
+def _read(name: str, key: str, written: object) -> Value:
+    try:
+        return KEYS[key](written)
+    except ValueError as reason:
+        raise BadConfig(name, str(reason)) from None
+
+
+def _check_security(settings: ClientSettings) -> None:
+    if settings.has_sasl:
+        _check_sasl(settings)
+    for what in ("ca", "certificate", "key"):
+        if getattr(settings, f"ssl_{what}_location") and getattr(settings, f"ssl_{what}_pem"):
+            raise BadConfig(f"ssl.{what}.pem", f"say where it is (ssl.{what}.location) or give it")
+    has_key = bool(settings.ssl_key_location or settings.ssl_key_pem)
+    has_certificate = bool(settings.ssl_certificate_location or settings.ssl_certificate_pem)
+    if has_key and not has_certificate:
+        raise BadConfig("ssl.certificate.location", "is missing; a key needs its certificate")
+    if settings.ssl_certificate_pem and not has_key:
+        raise BadConfig("ssl.key.pem", "is missing; a certificate needs its key")
+
+
+def _check_sasl(settings: ClientSettings) -> None:
+    if not settings.sasl_mechanism:
+        raise BadConfig("sasl.mechanism", f"is missing; {settings.security_protocol} needs one")
+    if not settings.sasl_username:
+        raise BadConfig("sasl.username", f"is missing; {settings.sasl_mechanism} needs one")
+    if not settings.sasl_password:
+        raise BadConfig("sasl.password", f"is missing; {settings.sasl_mechanism} needs one")
+    for key, value in (
+        ("sasl.username", settings.sasl_username),
+        ("sasl.password", settings.sasl_password),
+    ):
+        # NUL separates the two in PLAIN; a lone surrogate has no UTF-8.
+        if "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
+            raise BadConfig(key, "has a character that cannot be sent")
+
+
+def _check_limits(settings: ClientSettings) -> None:
+    if settings.reconnect_backoff_max_ms < settings.reconnect_backoff_ms:
+        raise BadConfig("reconnect.backoff.max.ms", "is less than reconnect.backoff.ms")
+    if settings.retry_backoff_max_ms < settings.retry_backoff_ms:
+        raise BadConfig("retry.backoff.max.ms", "is less than retry.backoff.ms")
+    if settings.heartbeat_interval_ms >= settings.session_timeout_ms:
+        raise BadConfig("heartbeat.interval.ms", "must be less than session.timeout.ms")
+    if settings.fetch_wait_max_ms >= settings.socket_timeout_ms:
+        raise BadConfig("fetch.wait.max.ms", "must be less than socket.timeout.ms")

@@ -1,0 +1,186 @@
+"""From an address to a connection, and every way in which that can fail."""
+
+import asyncio
+import socket
+
+import pytest
+from bench.broker import free_ports
+from tests.kafka_client.passing_time import LIMIT_S, pass_time, run_passing
+from tests.kafka_client.scripted import (
+    Asked,
+    Reply,
+    Script,
+    dialer,
+    every_version,
+    listening,
+    scripted,
+)
+
+from lakelog.kafka_client.failures import AuthenticationFailed, BrokerError, Unreachable
+from lakelog.kafka_client.setting_keys import Endpoint
+from lakelog.model.errors import ErrorCode
+from lakelog.wire.apis import ApiKey
+from lakelog.wire.messages.api_versions import ApiVersionsResponse
+
+SASL = {
+    "security_protocol": "SASL_PLAINTEXT",
+    "sasl_mechanism": "PLAIN",
+    "sasl_username": "alice",
+    "sasl_password": "secret",
+}
+
+
+def failure_at(reply: bytes, *, is_silent: bool = False) -> Unreachable:
+    """What is said about a peer that answers the first request so, or never."""
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(reply)
+        await writer.drain()
+        if is_silent:
+            pass_time(LIMIT_S)
+            await reader.read()
+
+    async def run() -> Unreachable:
+        async with listening(handle) as endpoint:
+            with pytest.raises(Unreachable) as found:
+                await dialer(socket_connection_setup_timeout_ms=LIMIT_S * 1000).connect(endpoint)
+            return found.value
+
+    return run_passing(run())
+
+
+@pytest.mark.parametrize(
+    ("reply", "said", "is_final"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n", "speaks HTTP", True),
+        (b"\x15\x03\x03\x00\x02\x02\x46", "speaks TLS: set security.protocol to SSL", True),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "speaks SSH", True),
+        (b"\x7f\xff\xff\xff", "is no Kafka broker", False),
+        (b"", "another security.protocol", False),
+    ],
+)
+def test_what_is_no_broker_is_named(reply: bytes, said: str, is_final: bool) -> None:
+    failure = failure_at(reply)
+    assert said in str(failure)
+    assert "127.0.0.1:" in str(failure)
+    assert failure.is_final is is_final
+
+
+def test_a_peer_that_takes_the_connection_and_says_nothing_is_left_in_time() -> None:
+    failure = failure_at(b"", is_silent=True)
+    assert f"has not answered ApiVersions within {LIMIT_S} s" in str(failure)
+
+
+def test_a_port_where_nobody_listens_is_said_so() -> None:
+    (port,) = free_ports(1)
+    with pytest.raises(Unreachable, match=f"nobody answers at 127.0.0.1:{port}: .*refused"):
+        asyncio.run(dialer().connect(Endpoint("127.0.0.1", port)))
+
+
+@pytest.mark.parametrize("host", ["no.such.host.invalid", "a..b", "x" * 70 + ".example"])
+def test_a_host_that_nobody_knows_is_said_so(host: str) -> None:
+    with pytest.raises(Unreachable, match="nobody knows the host"):
+        asyncio.run(dialer().connect(Endpoint(host, 9092)))
+
+
+def test_an_older_broker_is_asked_again_in_the_version_that_all_can_read() -> None:
+    def old(asked: Asked) -> Reply:
+        if asked.header.api_version == 0:
+            return every_version()
+        # The error in version 0, as every broker answers a version that it does not know.
+        size = (4 + 2 + 4).to_bytes(4, "big")
+        body = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big") + bytes(4)
+        return size + asked.header.correlation_id.to_bytes(4, "big") + body
+
+    async def run() -> list[int]:
+        async with scripted({ApiKey.API_VERSIONS: old}) as broker:
+            connection = await dialer().connect(broker.endpoint)
+            assert connection.version(ApiKey.METADATA) == 13
+            await connection.close()
+            return [asked.header.api_version for asked in broker.asked]
+
+    assert asyncio.run(run()) == [4, 0]
+
+
+def test_another_error_to_the_first_question_is_said() -> None:
+    script: Script = {
+        ApiKey.API_VERSIONS: lambda _: ApiVersionsResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    }
+
+    async def run() -> None:
+        async with scripted(script) as broker:
+            await dialer().connect(broker.endpoint)
+
+    with pytest.raises(BrokerError, match="CLUSTER_AUTHORIZATION_FAILED"):
+        asyncio.run(run())
+
+
+def test_the_software_is_named_as_brokers_want_it() -> None:
+    async def run() -> str:
+        async with scripted({}) as broker:
+            connection = await dialer(client_id="me").connect(broker.endpoint)
+            await connection.close()
+            (asked,) = broker.asked
+            assert asked.header.client_id == "me"
+            return repr(asked.message)
+
+    assert "client_software_name='lakelog'" in asyncio.run(run())
+
+
+def test_a_broker_without_sasl_is_not_given_the_password() -> None:
+    without = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
+
+    async def run() -> None:
+        script: Script = {ApiKey.API_VERSIONS: lambda _: every_version(without)}
+        async with scripted(script) as broker:
+            with pytest.raises(AuthenticationFailed, match="takes no credentials"):
+                await dialer(**SASL).connect(broker.endpoint)
+            assert broker.apis() == [ApiKey.API_VERSIONS]
+
+    asyncio.run(run())
+
+
+def test_nothing_stays_open_after_a_failure() -> None:
+    async def run() -> None:
+        async with scripted({ApiKey.API_VERSIONS: lambda _: None}) as broker:
+            with pytest.raises(Unreachable):
+                await dialer(socket_connection_setup_timeout_ms=50).connect(broker.endpoint)
+            connecting = asyncio.create_task(dialer().connect(broker.endpoint))
+            while broker.connections < 2 or len(broker.asked) < 2:
+                await asyncio.sleep(0)
+            connecting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await connecting
+            while broker.open:
+                await asyncio.sleep(0)
+
+    asyncio.run(asyncio.wait_for(run(), 20))
+
+
+def test_a_host_with_several_addresses_is_tried_at_each() -> None:
+    """`localhost` is ::1 as well where there is IPv6, and nobody listens there."""
+
+    async def run() -> None:
+        async with scripted({}) as broker:
+            connection = await dialer().connect(Endpoint("localhost", broker.endpoint.port))
+            assert connection.is_open
+            await connection.close()
+            assert not connection.is_open
+
+    asyncio.run(run())
+
+
+def test_the_receive_buffer_is_as_large_as_was_said() -> None:
+    async def run() -> int:
+        async with scripted({}) as broker:
+            made = dialer(socket_receive_buffer_bytes=100_000, socket_keepalive_enable=True)
+            connection = await made.connect(broker.endpoint)
+            assert connection._transport is not None
+            opened = connection._transport.get_extra_info("socket")
+            assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            size: int = opened.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+            await connection.close()
+            return size
+
+    assert 100_000 <= asyncio.run(run()) <= 200_000  # Linux doubles what it is told

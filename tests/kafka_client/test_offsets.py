@@ -1,0 +1,112 @@
+"""Offsets that a cluster knows: by value, and from a broker of ours."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from tests.client.feeding import FIRST_MS, Fed, create_topic, feed
+from tests.lake.running import running_broker
+
+from lakelog.clock import SystemClock, SystemEntropy
+from lakelog.kafka_client.cluster import Cluster
+from lakelog.kafka_client.failures import BrokerError, UnknownTopic
+from lakelog.kafka_client.offsets import (
+    EARLIEST_MS,
+    LATEST_MS,
+    Span,
+    TopicPartition,
+    commit,
+    find_ends,
+    find_topics,
+    list_offsets,
+    load_committed,
+)
+from lakelog.kafka_client.retry import Deadline
+from lakelog.kafka_client.settings import ClientSettings
+
+T = TypeVar("T")
+
+
+@pytest.fixture(scope="module")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running_broker(Path(tmp_path_factory.mktemp("broker"))) as broker:
+        found = str(broker.running.address)
+        create_topic(found, "t", 3)
+        feed(found, "t", [Fed(at % 2, FIRST_MS + at * 10) for at in range(20)])
+        yield found
+
+
+def ask(bootstrap: str, work: Callable[[Cluster, Deadline], Awaitable[T]]) -> T:
+    """Let something be done with a cluster."""
+
+    async def run() -> T:
+        settings = ClientSettings.parse({"bootstrap.servers": bootstrap, "retry.backoff.ms": 5})
+        cluster = Cluster(settings, clock=SystemClock(), entropy=SystemEntropy())
+        await cluster.start()
+        try:
+            return await work(cluster, Deadline(SystemClock(), 10.0))
+        finally:
+            await cluster.close()
+
+    return asyncio.run(run())
+
+
+def place(partition: int) -> TopicPartition:
+    return TopicPartition("t", partition)
+
+
+def test_the_ends_of_logs_are_found(bootstrap: str) -> None:
+    async def work(cluster: Cluster, deadline: Deadline) -> dict[TopicPartition, Span]:
+        return await find_ends(cluster, [place(0), place(1), place(2)], deadline)
+
+    assert ask(bootstrap, work) == {
+        place(0): Span(0, 10),
+        place(1): Span(0, 10),
+        place(2): Span(0, 0),
+    }
+
+
+def test_times_are_found_and_none_is_minus_one(bootstrap: str) -> None:
+    wanted = {place(0): FIRST_MS + 101, place(1): FIRST_MS + 10**9}
+
+    async def work(cluster: Cluster, deadline: Deadline) -> dict[TopicPartition, int]:
+        return await list_offsets(cluster, wanted, deadline)
+
+    assert ask(bootstrap, work) == {place(0): 6, place(1): -1}
+
+
+def test_a_topic_that_is_not_there_is_named(bootstrap: str) -> None:
+    async def work(cluster: Cluster, deadline: Deadline) -> object:
+        return await find_topics(cluster, ["t", "none"], deadline)
+
+    with pytest.raises(UnknownTopic, match="'none'"):
+        ask(bootstrap, work)
+
+
+def test_a_partition_that_is_not_there_is_an_error_in_time(bootstrap: str) -> None:
+    async def work(cluster: Cluster, _: Deadline) -> object:
+        short = Deadline(SystemClock(), 0.2)
+        return await list_offsets(cluster, {place(7): LATEST_MS, place(0): EARLIEST_MS}, short)
+
+    with pytest.raises(BrokerError, match=r"t \[7\]: LEADER_NOT_AVAILABLE"):
+        ask(bootstrap, work)
+
+
+def test_a_commit_is_found_again_and_nothing_else(bootstrap: str) -> None:
+    async def work(cluster: Cluster, deadline: Deadline) -> dict[TopicPartition, int]:
+        places = [place(0), place(1)]
+        assert await load_committed(cluster, "some", places, deadline) == {}
+        await commit(cluster, "some", {place(1): 4}, deadline)
+        return await load_committed(cluster, "some", places, deadline)
+
+    assert ask(bootstrap, work) == {place(1): 4}
+
+
+def test_a_commit_to_a_topic_that_is_not_there_is_an_error(bootstrap: str) -> None:
+    async def work(cluster: Cluster, _: Deadline) -> None:
+        await commit(cluster, "some", {place(9): 4}, Deadline(SystemClock(), 0.2))
+
+    with pytest.raises(BrokerError, match=r"group 'some' in t \[9\]: UNKNOWN_TOPIC_OR_PARTITION"):
+        ask(bootstrap, work)
