@@ -12,7 +12,7 @@ from lakelog.client.reader import Reader, ReaderOptions
 from lakelog.client.release import Rule
 from lakelog.client.runs import Run
 from lakelog.kafka_client.failures import CorruptBatch, Unreachable
-from lakelog.kafka_client.offsets import Span, TopicPartition
+from lakelog.kafka_client.offsets import LogBounds, TopicPartition
 from lakelog.records.fetched import FetchedRows
 
 
@@ -50,7 +50,7 @@ def reader(
 
 def joined(index: int, end: int, replaced: int | None = None) -> Joined:
     partition = Partition(index, TopicPartition("t", index), bytes(16), 0)
-    return Joined(partition, Span(0, end), 0, replaced)
+    return Joined(partition, LogBounds(0, end), 0, replaced)
 
 
 def arrived(index: int, times: list[int], first: int = 0, version: int = 0) -> Arrived:
@@ -100,7 +100,7 @@ def test_the_position_passes_the_end_without_rows_and_the_partition_is_live() ->
 def test_a_partition_begins_where_it_was_read_from_not_where_it_is_now() -> None:
     made = reader([])
     partition = Partition(0, TopicPartition("t", 0), bytes(16), 0)
-    event = Joined(partition, Span(0, 50), 0)
+    event = Joined(partition, LogBounds(0, 50), 0)
     partition.position = 50  # the loop is faster than whoever hears of it
     made.take_in([event])
     assert not made.is_live()
@@ -204,7 +204,7 @@ def test_a_partition_that_was_replaced_still_gives_out_its_rows() -> None:
     made = reader([100])
     made.take_in([arrived(0, [1, 2])])
     partition = Partition(9, TopicPartition("t", 0), bytes(16), 0)
-    made.take_in([Joined(partition, Span(0, 0), 0, 0)])
+    made.take_in([Joined(partition, LogBounds(0, 0), 0, 0)])
     assert [standing.partition for standing in made.current()] == [partition]
     assert times_of(made.release(10)) == [1, 2]
     assert made.is_live()

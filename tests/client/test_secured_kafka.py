@@ -15,7 +15,7 @@ from tests.kafka_client.secured_kafka import (
 
 from lakelog.client import ConsumerManager, SourceTopic
 from lakelog.clock import SystemClock, SystemEntropy
-from lakelog.kafka_client.cluster import Cluster
+from lakelog.kafka_client.cluster import KafkaCluster
 from lakelog.kafka_client.failures import (
     AuthenticationFailed,
     ClientFailure,
@@ -53,9 +53,9 @@ ONE_ATTEMPT: dict[str, object] = {
 """There is no time for a second attempt, and any machine has the time for a first one."""
 
 
-def cluster(config: dict[str, object]) -> Cluster:
+def cluster(config: dict[str, object]) -> KafkaCluster:
     settings = ClientSettings.parse({"default.api.timeout.ms": 15_000, **config})
-    return Cluster(settings, clock=SystemClock(), entropy=SystemEntropy())
+    return KafkaCluster(settings, clock=SystemClock(), entropy=SystemEntropy())
 
 
 async def converse(config: dict[str, object]) -> None:

@@ -14,7 +14,7 @@ from lakelog.client.source_topic import (
 )
 from lakelog.kafka_client.failures import BadConfig, OffsetGone
 from lakelog.kafka_client.offsets import (
-    Span,
+    LogBounds,
     TopicPartition,
 )
 
@@ -94,7 +94,7 @@ def test_what_is_no_list_of_topics_is_refused(topics: list[object]) -> None:
 
 
 PLACE = TopicPartition("t", 0)
-LOG = Span(10, 100)
+LOG = LogBounds(10, 100)
 
 
 def begin(policy: str, found: int | None = None, reset: str = "error") -> int:

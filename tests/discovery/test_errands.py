@@ -25,7 +25,7 @@ from lakelog.discovery.membership_values import (
     Sync,
     Synced,
 )
-from lakelog.kafka_client.cluster import Cluster
+from lakelog.kafka_client.cluster import KafkaCluster
 from lakelog.kafka_client.settings import ClientSettings
 from lakelog.model.errors import ErrorCode
 
@@ -38,11 +38,13 @@ WAITS = GroupWaits(
 
 
 def with_errands(
-    stand: Stand, work: Callable[[Errands, Cluster], Awaitable[None]], waits: GroupWaits = WAITS
+    stand: Stand,
+    work: Callable[[Errands, KafkaCluster], Awaitable[None]],
+    waits: GroupWaits = WAITS,
 ) -> None:
     async def run() -> None:
         settings = ClientSettings.parse({"bootstrap.servers": stand.bootstrap})
-        cluster = Cluster(settings, clock=SystemClock(), entropy=SystemEntropy())
+        cluster = KafkaCluster(settings, clock=SystemClock(), entropy=SystemEntropy())
         await cluster.start()
         calls = GroupCalls(cluster, group_id="errands", instance_id="a", waits=waits)
         try:
@@ -57,7 +59,7 @@ def test_a_whole_membership_errand_by_errand(ours: Stand) -> None:
     ours.create(errands=3)
     metadata = make_member(configured(ours, "a", "errands", ["errands"])).subscription()
 
-    async def work(errands: Errands, cluster: Cluster) -> None:
+    async def work(errands: Errands, cluster: KafkaCluster) -> None:
         joined = await errands.run(Join("", metadata, reason="a test"))
         assert isinstance(joined, Joined)
         assert (joined.code, joined.leader) == (0, joined.member_id)
@@ -86,7 +88,7 @@ def test_a_whole_membership_errand_by_errand(ours: Stand) -> None:
 
 
 def test_a_refusal_is_the_answer_with_its_code(ours: Stand) -> None:
-    async def work(errands: Errands, _: Cluster) -> None:
+    async def work(errands: Errands, _: KafkaCluster) -> None:
         code = ErrorCode.INVALID_SESSION_TIMEOUT
         assert await errands.run(Join("", b"")) == Joined(code)
         synced = await errands.run(Sync("nobody", 1))
@@ -96,7 +98,7 @@ def test_a_refusal_is_the_answer_with_its_code(ours: Stand) -> None:
 
 
 def test_when_nobody_answers_the_coordinator_is_lost(ours: Stand) -> None:
-    async def work(errands: Errands, cluster: Cluster) -> None:
+    async def work(errands: Errands, cluster: KafkaCluster) -> None:
         await cluster.close()
         asked: list[Errand] = [Join("", b""), Sync("m", 1), Describe(), Beat("m", 1)]
         for errand in (*asked, ReadCounts(("errands",))):
@@ -110,7 +112,7 @@ def test_giving_up_a_parked_join_frees_the_way_for_leaving(ours: Stand) -> None:
     ours.create(errands=3)
     metadata = make_member(configured(ours, "a", "errands", ["errands"])).subscription()
 
-    async def work(errands: Errands, _: Cluster) -> None:
+    async def work(errands: Errands, _: KafkaCluster) -> None:
         joined = await errands.run(Join("", metadata))
         assert isinstance(joined, Joined)
         parked = asyncio.ensure_future(errands.run(Sync("another", 99)))

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from lakelog.clock import SeededEntropy, Tasks
 from lakelog.kafka_client.dialing import Dialer
-from lakelog.kafka_client.setting_keys import Endpoint
+from lakelog.kafka_client.setting_keys import BrokerAddress
 from lakelog.kafka_client.settings import ClientSettings
 from lakelog.wire.apis import APIS, ApiKey
 from lakelog.wire.codec import decode
@@ -43,7 +43,7 @@ Reply: TypeAlias = Struct | bytes | None
 class Scripted:
     """The broker, what it was asked, and how many connections it took."""
 
-    endpoint: Endpoint = field(default_factory=lambda: Endpoint("127.0.0.1", 1))
+    endpoint: BrokerAddress = field(default_factory=lambda: BrokerAddress("127.0.0.1", 1))
     asked: list[Asked] = field(default_factory=list)
     connections: int = 0
     open: int = 0
@@ -73,7 +73,9 @@ def one_broker(scripted: Scripted, node_id: int = 1) -> MetadataResponse:
 
 
 @asynccontextmanager
-async def listening(handle: Handler, tls: ssl.SSLContext | None = None) -> AsyncIterator[Endpoint]:
+async def listening(
+    handle: Handler, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[BrokerAddress]:
     """A port that does whatever the handler does with each connection."""
     running: set[asyncio.Task[None]] = set()
 
@@ -91,7 +93,7 @@ async def listening(handle: Handler, tls: ssl.SSLContext | None = None) -> Async
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
     try:
-        yield Endpoint("127.0.0.1", server.sockets[0].getsockname()[1])
+        yield BrokerAddress("127.0.0.1", server.sockets[0].getsockname()[1])
     finally:
         server.close()
         for task in list(running):

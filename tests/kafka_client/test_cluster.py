@@ -11,7 +11,7 @@ from tests.kafka_client.scripted import Asked, HangUp, Reply, Script, one_broker
 from tests.lake.running import running_broker
 
 from lakelog.clock import SeededEntropy, SystemClock
-from lakelog.kafka_client.cluster import Cluster
+from lakelog.kafka_client.cluster import KafkaCluster
 from lakelog.kafka_client.failures import (
     AuthenticationFailed,
     BadConfig,
@@ -21,7 +21,7 @@ from lakelog.kafka_client.failures import (
     TimedOut,
     Unreachable,
 )
-from lakelog.kafka_client.setting_keys import Endpoint
+from lakelog.kafka_client.setting_keys import BrokerAddress
 from lakelog.kafka_client.settings import ClientSettings
 from lakelog.model.errors import ErrorCode
 from lakelog.wire.apis import ApiKey
@@ -53,15 +53,15 @@ ONE_ATTEMPT = {
 """There is no time for a second attempt, and any machine has the time for a first one."""
 
 
-def cluster(*servers: object, **config: object) -> Cluster:
+def cluster(*servers: object, **config: object) -> KafkaCluster:
     named = {key.replace("_", "."): value for key, value in config.items()}
     settings = ClientSettings.parse(
         {"bootstrap.servers": [str(server) for server in servers], **FAST, **named}
     )
-    return Cluster(settings, clock=SystemClock(), entropy=SeededEntropy("cluster"))
+    return KafkaCluster(settings, clock=SystemClock(), entropy=SeededEntropy("cluster"))
 
 
-async def using(made: Cluster, work: Callable[[], Awaitable[T]]) -> T:
+async def using(made: KafkaCluster, work: Callable[[], Awaitable[T]]) -> T:
     """Start, work, close."""
     try:
         await made.start()
@@ -70,7 +70,7 @@ async def using(made: Cluster, work: Callable[[], Awaitable[T]]) -> T:
         await made.close()
 
 
-def failure_of(made: Cluster) -> ClientFailure:
+def failure_of(made: KafkaCluster) -> ClientFailure:
     async def nothing() -> None: ...
 
     with pytest.raises(ClientFailure) as found:
@@ -85,7 +85,7 @@ def test_a_real_broker_is_found_with_its_topics_and_coordinator(tmp_path: Path) 
 
         async def work() -> None:
             assert list(made.brokers.values()) == [
-                Endpoint(broker.running.address.host, broker.running.address.port)
+                BrokerAddress(broker.running.address.host, broker.running.address.port)
             ]
             topics = await made.topics(["orders", "none"])
             orders = topics["orders"]
@@ -111,7 +111,7 @@ def test_a_real_broker_is_found_with_its_topics_and_coordinator(tmp_path: Path) 
 
 def test_any_bootstrap_server_that_answers_will_do() -> None:
     async def run() -> None:
-        dead = [Endpoint("127.0.0.1", port) for port in free_ports(3)]
+        dead = [BrokerAddress("127.0.0.1", port) for port in free_ports(3)]
         async with scripted({}) as broker:
             made = cluster(*dead, broker.endpoint)
             await made.start()
@@ -258,7 +258,7 @@ def test_when_all_known_brokers_are_gone_the_bootstrap_servers_are_asked_again()
         async with scripted({ApiKey.METADATA: answer}) as broker:
             made = cluster(broker.endpoint)
             await made.start()
-            assert made.brokers == {1: Endpoint("127.0.0.1", gone)}
+            assert made.brokers == {1: BrokerAddress("127.0.0.1", gone)}
             with pytest.raises(Unreachable, match="nobody answers"):
                 await made.connection(1)
             await made.topics([], fresh=True)
@@ -289,7 +289,7 @@ def test_a_broker_that_asks_to_begin_again_is_obeyed() -> None:
     assert asyncio.run(run()) == 2
 
 
-def coordinator_at(endpoint: Endpoint, code: int = 0) -> FindCoordinatorResponse:
+def coordinator_at(endpoint: BrokerAddress, code: int = 0) -> FindCoordinatorResponse:
     return FindCoordinatorResponse(
         coordinators=(Coordinator("g", 1, endpoint.host, endpoint.port, code, None),)
     )
@@ -337,7 +337,7 @@ def test_a_coordinator_that_does_not_answer_is_looked_for_again() -> None:
 
         def find(_: Asked) -> Reply:
             first = broker.apis().count(ApiKey.FIND_COORDINATOR) == 1
-            return coordinator_at(Endpoint("127.0.0.1", gone) if first else broker.endpoint)
+            return coordinator_at(BrokerAddress("127.0.0.1", gone) if first else broker.endpoint)
 
         async with scripted({ApiKey.FIND_COORDINATOR: find}) as broker:
             made = cluster(broker.endpoint)

@@ -17,7 +17,7 @@ from tests.kafka_client.scripted import (
 )
 
 from lakelog.kafka_client.failures import AuthenticationFailed, BrokerError, Unreachable
-from lakelog.kafka_client.setting_keys import Endpoint
+from lakelog.kafka_client.setting_keys import BrokerAddress
 from lakelog.model.errors import ErrorCode
 from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.api_versions import ApiVersionsResponse
@@ -75,13 +75,13 @@ def test_a_peer_that_takes_the_connection_and_says_nothing_is_left_in_time() -> 
 def test_a_port_where_nobody_listens_is_said_so() -> None:
     (port,) = free_ports(1)
     with pytest.raises(Unreachable, match=f"nobody answers at 127.0.0.1:{port}: .*refused"):
-        asyncio.run(dialer().connect(Endpoint("127.0.0.1", port)))
+        asyncio.run(dialer().connect(BrokerAddress("127.0.0.1", port)))
 
 
 @pytest.mark.parametrize("host", ["no.such.host.invalid", "a..b", "x" * 70 + ".example"])
 def test_a_host_that_nobody_knows_is_said_so(host: str) -> None:
     with pytest.raises(Unreachable, match="nobody knows the host"):
-        asyncio.run(dialer().connect(Endpoint(host, 9092)))
+        asyncio.run(dialer().connect(BrokerAddress(host, 9092)))
 
 
 def test_an_older_broker_is_asked_again_in_the_version_that_all_can_read() -> None:
@@ -163,7 +163,7 @@ def test_a_host_with_several_addresses_is_tried_at_each() -> None:
 
     async def run() -> None:
         async with scripted({}) as broker:
-            connection = await dialer().connect(Endpoint("localhost", broker.endpoint.port))
+            connection = await dialer().connect(BrokerAddress("localhost", broker.endpoint.port))
             assert connection.is_open
             await connection.close()
             assert not connection.is_open

@@ -1,12 +1,12 @@
 """What a Metadata answer becomes."""
 
 from lakelog.kafka_client.metadata import (
-    PartitionView,
-    TopicView,
+    PartitionMetadata,
+    TopicMetadata,
     metadata_request,
     parse_metadata,
 )
-from lakelog.kafka_client.setting_keys import Endpoint
+from lakelog.kafka_client.setting_keys import BrokerAddress
 from lakelog.model.errors import ErrorCode
 from lakelog.wire.messages.metadata import (
     MetadataRequestTopic,
@@ -38,15 +38,15 @@ def test_partitions_stand_in_order_each_once_and_keep_their_errors() -> None:
     )
     topics = parse_metadata(answer).topics
     assert topics == {
-        "orders": TopicView(
+        "orders": TopicMetadata(
             "orders",
             ID,
             (
-                PartitionView(0, -1, 2, ErrorCode.LEADER_NOT_AVAILABLE),
-                PartitionView(1, 8, 4),
+                PartitionMetadata(0, -1, 2, ErrorCode.LEADER_NOT_AVAILABLE),
+                PartitionMetadata(1, 8, 4),
             ),
         ),
-        "none": TopicView("none", bytes(16), (), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        "none": TopicMetadata("none", bytes(16), (), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     }
     assert topics["orders"].has_id
     assert not topics["none"].has_id
@@ -61,7 +61,9 @@ def test_a_broker_without_a_usable_address_is_left_out() -> None:
         MetadataResponseBroker(4, "b", -1),
         MetadataResponseBroker(5, "b", 70_000),
     )
-    assert parse_metadata(MetadataResponse(brokers=brokers)).brokers == {1: Endpoint("a", 9092)}
+    assert parse_metadata(MetadataResponse(brokers=brokers)).brokers == {
+        1: BrokerAddress("a", 9092)
+    }
 
 
 def test_none_asks_for_all_topics_and_nothing_for_none() -> None:

@@ -10,12 +10,12 @@ from tests.client.feeding import FIRST_MS, Fed, create_topic, feed
 from tests.lake.running import running_broker
 
 from lakelog.clock import SystemClock, SystemEntropy
-from lakelog.kafka_client.cluster import Cluster
+from lakelog.kafka_client.cluster import KafkaCluster
 from lakelog.kafka_client.failures import BrokerError, UnknownTopic
 from lakelog.kafka_client.offsets import (
     EARLIEST_MS,
     LATEST_MS,
-    Span,
+    LogBounds,
     TopicPartition,
     commit,
     find_ends,
@@ -23,7 +23,7 @@ from lakelog.kafka_client.offsets import (
     list_offsets,
     load_committed,
 )
-from lakelog.kafka_client.retry import Deadline
+from lakelog.kafka_client.retry import RetryDeadline
 from lakelog.kafka_client.settings import ClientSettings
 
 T = TypeVar("T")
@@ -38,15 +38,15 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield found
 
 
-def ask(bootstrap: str, work: Callable[[Cluster, Deadline], Awaitable[T]]) -> T:
+def ask(bootstrap: str, work: Callable[[KafkaCluster, RetryDeadline], Awaitable[T]]) -> T:
     """Let something be done with a cluster."""
 
     async def run() -> T:
         settings = ClientSettings.parse({"bootstrap.servers": bootstrap, "retry.backoff.ms": 5})
-        cluster = Cluster(settings, clock=SystemClock(), entropy=SystemEntropy())
+        cluster = KafkaCluster(settings, clock=SystemClock(), entropy=SystemEntropy())
         await cluster.start()
         try:
-            return await work(cluster, Deadline(SystemClock(), 10.0))
+            return await work(cluster, RetryDeadline(SystemClock(), 10.0))
         finally:
             await cluster.close()
 
@@ -58,27 +58,29 @@ def place(partition: int) -> TopicPartition:
 
 
 def test_the_ends_of_logs_are_found(bootstrap: str) -> None:
-    async def work(cluster: Cluster, deadline: Deadline) -> dict[TopicPartition, Span]:
+    async def work(
+        cluster: KafkaCluster, deadline: RetryDeadline
+    ) -> dict[TopicPartition, LogBounds]:
         return await find_ends(cluster, [place(0), place(1), place(2)], deadline)
 
     assert ask(bootstrap, work) == {
-        place(0): Span(0, 10),
-        place(1): Span(0, 10),
-        place(2): Span(0, 0),
+        place(0): LogBounds(0, 10),
+        place(1): LogBounds(0, 10),
+        place(2): LogBounds(0, 0),
     }
 
 
 def test_times_are_found_and_none_is_minus_one(bootstrap: str) -> None:
     wanted = {place(0): FIRST_MS + 101, place(1): FIRST_MS + 10**9}
 
-    async def work(cluster: Cluster, deadline: Deadline) -> dict[TopicPartition, int]:
+    async def work(cluster: KafkaCluster, deadline: RetryDeadline) -> dict[TopicPartition, int]:
         return await list_offsets(cluster, wanted, deadline)
 
     assert ask(bootstrap, work) == {place(0): 6, place(1): -1}
 
 
 def test_a_topic_that_is_not_there_is_named(bootstrap: str) -> None:
-    async def work(cluster: Cluster, deadline: Deadline) -> object:
+    async def work(cluster: KafkaCluster, deadline: RetryDeadline) -> object:
         return await find_topics(cluster, ["t", "none"], deadline)
 
     with pytest.raises(UnknownTopic, match="'none'"):
@@ -86,8 +88,8 @@ def test_a_topic_that_is_not_there_is_named(bootstrap: str) -> None:
 
 
 def test_a_partition_that_is_not_there_is_an_error_in_time(bootstrap: str) -> None:
-    async def work(cluster: Cluster, _: Deadline) -> object:
-        short = Deadline(SystemClock(), 0.2)
+    async def work(cluster: KafkaCluster, _: RetryDeadline) -> object:
+        short = RetryDeadline(SystemClock(), 0.2)
         return await list_offsets(cluster, {place(7): LATEST_MS, place(0): EARLIEST_MS}, short)
 
     with pytest.raises(BrokerError, match=r"t \[7\]: LEADER_NOT_AVAILABLE"):
@@ -95,7 +97,7 @@ def test_a_partition_that_is_not_there_is_an_error_in_time(bootstrap: str) -> No
 
 
 def test_a_commit_is_found_again_and_nothing_else(bootstrap: str) -> None:
-    async def work(cluster: Cluster, deadline: Deadline) -> dict[TopicPartition, int]:
+    async def work(cluster: KafkaCluster, deadline: RetryDeadline) -> dict[TopicPartition, int]:
         places = [place(0), place(1)]
         assert await load_committed(cluster, "some", places, deadline) == {}
         await commit(cluster, "some", {place(1): 4}, deadline)
@@ -105,8 +107,8 @@ def test_a_commit_is_found_again_and_nothing_else(bootstrap: str) -> None:
 
 
 def test_a_commit_to_a_topic_that_is_not_there_is_an_error(bootstrap: str) -> None:
-    async def work(cluster: Cluster, _: Deadline) -> None:
-        await commit(cluster, "some", {place(9): 4}, Deadline(SystemClock(), 0.2))
+    async def work(cluster: KafkaCluster, _: RetryDeadline) -> None:
+        await commit(cluster, "some", {place(9): 4}, RetryDeadline(SystemClock(), 0.2))
 
     with pytest.raises(BrokerError, match=r"group 'some' in t \[9\]: UNKNOWN_TOPIC_OR_PARTITION"):
         ask(bootstrap, work)

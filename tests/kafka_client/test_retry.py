@@ -9,8 +9,8 @@ from tests.kafka_client.scripted import Asked, HangUp, Script, dialer, scripted
 
 from lakelog.clock import SystemClock
 from lakelog.kafka_client.failures import Closed, Unreachable
-from lakelog.kafka_client.retry import Deadline, Link
-from lakelog.kafka_client.setting_keys import Endpoint
+from lakelog.kafka_client.retry import Link, RetryDeadline
+from lakelog.kafka_client.setting_keys import BrokerAddress
 from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.metadata import MetadataRequest, MetadataResponse
 
@@ -30,7 +30,7 @@ class ManualClock:
 
 def test_a_deadline_counts_down_and_ends_at_nothing() -> None:
     clock = ManualClock()
-    deadline = Deadline(clock, 2.0)
+    deadline = RetryDeadline(clock, 2.0)
     assert deadline.left_s() == 2.0
     clock.now_s += 1.5
     assert deadline.left_s() == 0.5
@@ -41,7 +41,7 @@ def test_a_deadline_counts_down_and_ends_at_nothing() -> None:
 
 
 def test_failures_are_counted() -> None:
-    deadline = Deadline(ManualClock(), 1.0)
+    deadline = RetryDeadline(ManualClock(), 1.0)
     assert [deadline.failed() for _ in range(3)] == [1, 2, 3]
 
 
@@ -105,7 +105,7 @@ def test_after_a_failure_the_next_attempt_waits_and_then_succeeds() -> None:
         made, _ = link(reconnect_backoff_ms=20)
         loop = asyncio.get_running_loop()
         with pytest.raises(Unreachable, match="refused"):
-            await made.connection(Endpoint("127.0.0.1", port))
+            await made.connection(BrokerAddress("127.0.0.1", port))
         failed_s = loop.time()
         async with scripted({}) as broker:
             await made.connection(broker.endpoint)
@@ -120,8 +120,8 @@ def test_whoever_waits_for_the_next_attempt_hears_that_the_client_is_closed() ->
         (port,) = free_ports(1)
         made, closing = link(reconnect_backoff_ms=10_000)
         with pytest.raises(Unreachable):
-            await made.connection(Endpoint("127.0.0.1", port))
-        waiting = asyncio.create_task(made.connection(Endpoint("127.0.0.1", port)))
+            await made.connection(BrokerAddress("127.0.0.1", port))
+        waiting = asyncio.create_task(made.connection(BrokerAddress("127.0.0.1", port)))
         await asyncio.sleep(0)
         closing.set_result(None)
         with pytest.raises(Closed):

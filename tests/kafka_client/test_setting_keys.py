@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.kafka_client.setting_keys import PORT_MAX, Endpoint
+from lakelog.kafka_client.setting_keys import PORT_MAX, BrokerAddress
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from lakelog.kafka_client.setting_keys import PORT_MAX, Endpoint
     ],
 )
 def test_an_address_is_read_as_people_write_it(written: str, host: str, port: int) -> None:
-    assert Endpoint.parse(written) == Endpoint(host, port)
+    assert BrokerAddress.parse(written) == BrokerAddress(host, port)
 
 
 @pytest.mark.parametrize(
@@ -47,19 +47,19 @@ def test_an_address_is_read_as_people_write_it(written: str, host: str, port: in
 )
 def test_what_is_no_address_is_refused(written: str) -> None:
     with pytest.raises(ValueError, match="is no address"):
-        Endpoint.parse(written)
+        BrokerAddress.parse(written)
 
 
 @given(st.from_regex(r"[a-z0-9.:-]{1,40}", fullmatch=True), st.integers(1, PORT_MAX))
 def test_an_address_reads_as_it_is_shown(host: str, port: int) -> None:
-    endpoint = Endpoint(host, port)
-    assert Endpoint.parse(str(endpoint)) == endpoint
+    endpoint = BrokerAddress(host, port)
+    assert BrokerAddress.parse(str(endpoint)) == endpoint
 
 
 @given(st.text(max_size=30))
 def test_any_text_is_an_address_or_refused(text: str) -> None:
     try:
-        found = Endpoint.parse(text)
+        found = BrokerAddress.parse(text)
     except ValueError:
         return
     assert found.host

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lakelog.clock import SeededEntropy
 from lakelog.kafka_client.failures import BadConfig
-from lakelog.kafka_client.setting_keys import ALIASES, IGNORED, KEYS, REFUSED, Endpoint
+from lakelog.kafka_client.setting_keys import ALIASES, IGNORED, KEYS, REFUSED, BrokerAddress
 from lakelog.kafka_client.settings import Backoff, ClientSettings
 
 
@@ -70,7 +70,7 @@ def refused(config: dict[str, object]) -> BadConfig:
 
 def test_the_least_that_must_be_said_is_where_the_cluster_is() -> None:
     settings = ClientSettings.parse(LEAST)
-    assert settings == ClientSettings((Endpoint("a", 1),))
+    assert settings == ClientSettings((BrokerAddress("a", 1),))
     assert refused({}).key == "bootstrap.servers"
     assert refused({"bootstrap.servers": " , "}).reason == (
         "is empty, but needs at least one host:port"
@@ -79,7 +79,7 @@ def test_the_least_that_must_be_said_is_where_the_cluster_is() -> None:
 
 
 def test_servers_come_as_a_text_or_a_list_each_of_them_once() -> None:
-    expected = (Endpoint("a", 1), Endpoint("::1", 9092))
+    expected = (BrokerAddress("a", 1), BrokerAddress("::1", 9092))
     for written in ("a:1, [::1],a:1", ["a:1", "[::1]"], ("PLAINTEXT://a:1", "[::1]:9092")):
         assert parse(bootstrap_servers=written).bootstrap_servers == expected
 

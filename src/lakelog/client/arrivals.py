@@ -12,7 +12,7 @@ from typing import TypeAlias
 from lakelog.client.partitions import Partition
 from lakelog.client.runs import Run
 from lakelog.kafka_client.failures import ClientFailure
-from lakelog.kafka_client.offsets import Span
+from lakelog.kafka_client.offsets import LogBounds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +39,7 @@ class Joined:
     """A partition that was not there before; perhaps in the place of one that is no more."""
 
     partition: Partition
-    span: Span
+    span: LogBounds
     position: int
     """Where it is read from: its own moves on before anybody hears of this."""
     replaced: int | None = None

@@ -20,14 +20,14 @@ from lakelog.client.position import PartitionSnapshot, Snapshot
 from lakelog.client.source_topic import COMMITTED, SourceTopic, StartPlan, start_offset
 from lakelog.client.upkeep import Upkeep
 from lakelog.clock import Clock, Entropy, Tasks
-from lakelog.kafka_client.cluster import Cluster
+from lakelog.kafka_client.cluster import KafkaCluster
 from lakelog.kafka_client.failures import (
     BadConfig,
     ClientFailure,
 )
-from lakelog.kafka_client.metadata import PartitionView, TopicView
+from lakelog.kafka_client.metadata import PartitionMetadata, TopicMetadata
 from lakelog.kafka_client.offsets import (
-    Span,
+    LogBounds,
     TopicPartition,
     commit,
     find_ends,
@@ -35,7 +35,7 @@ from lakelog.kafka_client.offsets import (
     list_offsets,
     load_committed,
 )
-from lakelog.kafka_client.retry import Deadline
+from lakelog.kafka_client.retry import RetryDeadline
 from lakelog.kafka_client.settings import ClientSettings
 
 REQUEST_BYTES: Final = 4 * MIB
@@ -59,7 +59,7 @@ class Engine:
         self._options = options
         self._clock = clock
         self._tasks = Tasks()
-        self._cluster = Cluster(settings, clock=clock, entropy=entropy)
+        self._cluster = KafkaCluster(settings, clock=clock, entropy=entropy)
         self.flow = Flow(
             FlowLimits(
                 bytes_max=options.max_held_bytes,
@@ -97,7 +97,7 @@ class Engine:
             start = start_offset(StartPlan(place, policy, log, found, reset))
             partition = self._partition(place, views, start)
             partition.end = log.end
-            joined.append(Joined(partition, Span(start, log.end), start))
+            joined.append(Joined(partition, LogBounds(start, log.end), start))
         self._begin(joined, views)
         return joined
 
@@ -118,11 +118,11 @@ class Engine:
             if each is None or self._is_other(views[place.topic], each):
                 log = ends[place]
                 partition = self._partition(place, views, log.start)
-                joined.append(Joined(partition, Span(log.start, log.start), log.start))
+                joined.append(Joined(partition, LogBounds(log.start, log.start), log.start))
             else:
                 partition = self._partition(place, views, each.next_offset)
                 partition.released = each.released
-                span = Span(each.start, each.end)
+                span = LogBounds(each.start, each.end)
                 joined.append(Joined(partition, span, each.next_offset))
             partition.end = ends[place].end
         self._begin(joined, views)
@@ -180,7 +180,9 @@ class Engine:
 
     # Inside.
 
-    async def _find_cluster(self, names: list[str], deadline: Deadline) -> dict[str, TopicView]:
+    async def _find_cluster(
+        self, names: list[str], deadline: RetryDeadline
+    ) -> dict[str, TopicMetadata]:
         await self._cluster.start(timeout_s=deadline.left_s())
         return await find_topics(self._cluster, names, deadline)
 
@@ -188,7 +190,7 @@ class Engine:
         self,
         topics: Iterable[SourceTopic],
         places: Iterable[TopicPartition],
-        deadline: Deadline,
+        deadline: RetryDeadline,
     ) -> dict[TopicPartition, int]:
         committed = {topic.name for topic in topics if topic.policy == COMMITTED}
         wanted = [place for place in places if place.topic in committed]
@@ -197,7 +199,7 @@ class Engine:
         return await load_committed(self._cluster, self._settings.group_id, wanted, deadline)
 
     def _partition(
-        self, place: TopicPartition, views: Mapping[str, TopicView], position: int
+        self, place: TopicPartition, views: Mapping[str, TopicMetadata], position: int
     ) -> Partition:
         if self.upkeep is None:
             self.upkeep = Upkeep(
@@ -206,7 +208,7 @@ class Engine:
             self.fetching.watch = self.upkeep
         return Partition(self.upkeep.index(place), place, views[place.topic].topic_id, position)
 
-    def _begin(self, joined: list[Joined], views: Mapping[str, TopicView]) -> None:
+    def _begin(self, joined: list[Joined], views: Mapping[str, TopicMetadata]) -> None:
         """Read all partitions from now on."""
         assert self.upkeep is not None, "made with the first partition"
         loop = asyncio.get_running_loop()
@@ -254,32 +256,32 @@ class Engine:
         if self._decoder is not None:
             self._decoder.put([*work])
 
-    def _is_other(self, view: TopicView, snapshot: PartitionSnapshot) -> bool:
+    def _is_other(self, view: TopicMetadata, snapshot: PartitionSnapshot) -> bool:
         """Whether the topic was made again since."""
         known = bytes.fromhex(snapshot.topic_id)
         return view.has_id and any(known) and known != view.topic_id
 
-    def _deadline(self) -> Deadline:
-        return Deadline(self._clock, self._settings.default_api_timeout_ms / 1000)
+    def _deadline(self) -> RetryDeadline:
+        return RetryDeadline(self._clock, self._settings.default_api_timeout_ms / 1000)
 
 
-def _places(views: Iterable[TopicView]) -> list[TopicPartition]:
+def _places(views: Iterable[TopicMetadata]) -> list[TopicPartition]:
     return sorted(
         TopicPartition(view.name, each.partition) for view in views for each in view.partitions
     )
 
 
-def _view(views: Mapping[str, TopicView], place: TopicPartition) -> PartitionView:
+def _view(views: Mapping[str, TopicMetadata], place: TopicPartition) -> PartitionMetadata:
     (found,) = (each for each in views[place.topic].partitions if each.partition == place.partition)
     return found
 
 
 async def find_times(
-    cluster: Cluster,
+    cluster: KafkaCluster,
     topics: Iterable[SourceTopic],
     places: Iterable[TopicPartition],
     now_ms: int,
-    deadline: Deadline,
+    deadline: RetryDeadline,
 ) -> dict[TopicPartition, int]:
     """Where the times are that policies name; partitions without such a record are left out."""
     times = {topic.name: topic.start_ms(now_ms) for topic in topics}

@@ -27,7 +27,7 @@ from lakelog.client.fetch_requests import (
 )
 from lakelog.client.flow import Ask, Flow, Hunger, Usage
 from lakelog.client.partitions import Partition
-from lakelog.kafka_client.cluster import Cluster
+from lakelog.kafka_client.cluster import KafkaCluster
 from lakelog.kafka_client.connection import Connection
 from lakelog.kafka_client.failures import BrokerError, ClientFailure, Closed, CorruptBatch
 from lakelog.model.errors import RETRIABLE, ErrorCode
@@ -84,7 +84,7 @@ class Fetching:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: KafkaCluster,
         flow: Flow,
         tally: Tally,
         decode: Callable[[Work], None],

@@ -14,7 +14,7 @@ from lakelog.kafka_client.failures import (
     BadConfig,
     OffsetGone,
 )
-from lakelog.kafka_client.offsets import Span, TopicPartition
+from lakelog.kafka_client.offsets import LogBounds, TopicPartition
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
@@ -126,7 +126,7 @@ class StartPlan:
 
     place: TopicPartition
     policy: str
-    log: Span
+    log: LogBounds
     found: int | None
     """What the group committed, or where the time is; None if there is neither."""
     reset: str

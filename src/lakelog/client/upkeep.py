@@ -21,7 +21,7 @@ from lakelog.client.fetching import Fetching
 from lakelog.client.flow import Flow
 from lakelog.client.partitions import Partition
 from lakelog.client.source_topic import EARLIEST, LATEST
-from lakelog.kafka_client.cluster import Cluster
+from lakelog.kafka_client.cluster import KafkaCluster
 from lakelog.kafka_client.failures import (
     AuthenticationFailed,
     BrokerError,
@@ -31,9 +31,9 @@ from lakelog.kafka_client.failures import (
     UnknownTopic,
     Untrusted,
 )
-from lakelog.kafka_client.metadata import PartitionView, TopicView
-from lakelog.kafka_client.offsets import Span, TopicPartition, find_ends
-from lakelog.kafka_client.retry import Deadline
+from lakelog.kafka_client.metadata import PartitionMetadata, TopicMetadata
+from lakelog.kafka_client.offsets import LogBounds, TopicPartition, find_ends
+from lakelog.kafka_client.retry import RetryDeadline
 from lakelog.model.errors import ErrorCode
 
 PARTITIONS_MAX: Final = 1 << 18
@@ -56,7 +56,7 @@ class Upkeep:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: KafkaCluster,
         fetching: Fetching,
         flow: Flow,
         tell: Callable[[list[Event]], None],
@@ -78,7 +78,7 @@ class Upkeep:
         """What a partition of one of our topics is called: it sorts like topic and number."""
         return self._topics.index(place.topic) * PARTITIONS_MAX + place.partition
 
-    def adopt(self, partition: Partition, view: PartitionView, *, is_waited_for: bool) -> None:
+    def adopt(self, partition: Partition, view: PartitionMetadata, *, is_waited_for: bool) -> None:
         """Look after a partition from now on."""
         self._by_place[partition.place] = partition
         self._fetching.add(partition, is_waited_for=is_waited_for)
@@ -130,7 +130,7 @@ class Upkeep:
             max(failures, self._failures), self._cluster.entropy
         )
         await asyncio.sleep(delay_s)
-        deadline = Deadline(self._cluster.clock, settings.default_api_timeout_ms / 1000)
+        deadline = RetryDeadline(self._cluster.clock, settings.default_api_timeout_ms / 1000)
         try:
             views = await self._cluster.topics(
                 self._topics, fresh=True, timeout_s=deadline.left_s()
@@ -182,7 +182,7 @@ class Upkeep:
 
     # New metadata.
 
-    async def _apply(self, views: Mapping[str, TopicView], deadline: Deadline) -> None:
+    async def _apply(self, views: Mapping[str, TopicMetadata], deadline: RetryDeadline) -> None:
         for topic in self._topics:
             view = views.get(topic)
             if view is None or view.error:
@@ -200,14 +200,14 @@ class Upkeep:
             for each in view.partitions:
                 self._place(self._by_place[TopicPartition(topic, each.partition)], each)
 
-    def _note_error(self, topic: str, view: TopicView | None) -> None:
+    def _note_error(self, topic: str, view: TopicMetadata | None) -> None:
         """A topic that nobody knows any more is why its partitions are in trouble."""
         if view is None or view.error in _UNKNOWN:
             for partition in self._troubled():
                 if partition.place.topic == topic:
                     partition.failure = UnknownTopic(topic)
 
-    def _place(self, partition: Partition, view: PartitionView) -> None:
+    def _place(self, partition: Partition, view: PartitionMetadata) -> None:
         partition.leader_epoch = view.leader_epoch
         partition.replica = None
         self._fetching.place(partition, view.leader if view.has_leader else None)
@@ -217,7 +217,9 @@ class Upkeep:
                 partition, BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition.place}")
             )
 
-    async def _replace(self, view: TopicView, old: list[Partition], deadline: Deadline) -> None:
+    async def _replace(
+        self, view: TopicMetadata, old: list[Partition], deadline: RetryDeadline
+    ) -> None:
         """A topic was made again: leave the old partitions, and read the new ones."""
         places = [TopicPartition(view.name, each.partition) for each in view.partitions]
         spans = await find_ends(self._cluster, places, deadline)
@@ -238,7 +240,7 @@ class Upkeep:
         self._out_of_range.discard(partition.index)
         del self._by_place[partition.place]
 
-    async def _join(self, view: TopicView, deadline: Deadline) -> None:
+    async def _join(self, view: TopicMetadata, deadline: RetryDeadline) -> None:
         """Read partitions that were not there before."""
         places = [TopicPartition(view.name, each.partition) for each in view.partitions]
         new = [place for place in places if place not in self._by_place]
@@ -250,14 +252,14 @@ class Upkeep:
 
     def _welcome(
         self,
-        view: TopicView,
+        view: TopicMetadata,
         partition: Partition,
-        spans: Mapping[TopicPartition, Span],
+        spans: Mapping[TopicPartition, LogBounds],
         replaced: Partition | None,
     ) -> None:
         span = spans[partition.place]
         partition.position, partition.end = span.start, span.end
-        history = Span(span.start, span.start)
+        history = LogBounds(span.start, span.start)
         index = None if replaced is None else replaced.index
         self._tell([Joined(partition, history, span.start, index)])
         number = partition.place.partition
@@ -266,7 +268,7 @@ class Upkeep:
 
     # Lost offsets.
 
-    async def _find_lost_offsets(self, deadline: Deadline) -> None:
+    async def _find_lost_offsets(self, deadline: RetryDeadline) -> None:
         """Go on where `auto.offset.reset` says, for those whose position is gone."""
         lost = [each for each in self._by_place.values() if each.index in self._out_of_range]
         if not lost:

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from lakelog.kafka_client.cluster import Cluster
+from lakelog.kafka_client.cluster import KafkaCluster
 from lakelog.kafka_client.connection import Connection
 from lakelog.kafka_client.failures import TimedOut, Unreachable
 from lakelog.wire.codec import PROTOCOL_TYPE
@@ -65,7 +65,7 @@ class GroupCalls:
     """The requests of one static member, sent to whoever coordinates its group."""
 
     def __init__(
-        self, cluster: Cluster, *, group_id: str, instance_id: str, waits: GroupWaits
+        self, cluster: KafkaCluster, *, group_id: str, instance_id: str, waits: GroupWaits
     ) -> None:
         self._cluster = cluster
         self._group_id = group_id

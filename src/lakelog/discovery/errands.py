@@ -26,7 +26,7 @@ from lakelog.discovery.membership_values import (
     Synced,
 )
 from lakelog.discovery.roster import RawMember
-from lakelog.kafka_client.cluster import Cluster
+from lakelog.kafka_client.cluster import KafkaCluster
 from lakelog.kafka_client.failures import (
     AuthenticationFailed,
     BrokerError,
@@ -53,7 +53,7 @@ Errand = Join | ReadCounts | Sync | Describe | Leave | Beat
 class Errands:
     """Does errands for one member."""
 
-    def __init__(self, cluster: Cluster, calls: GroupCalls, protocol: str) -> None:
+    def __init__(self, cluster: KafkaCluster, calls: GroupCalls, protocol: str) -> None:
         self._cluster = cluster
         self._calls = calls
         self._protocol = protocol

@@ -40,7 +40,7 @@ from lakelog.discovery.node import NodeId, NodeMetadata, NodeState, TopicPartiti
 from lakelog.discovery.partition_ids import PartitionCountChanged
 from lakelog.discovery.session import Session, Times
 from lakelog.discovery.watch import Watch
-from lakelog.kafka_client.cluster import Cluster
+from lakelog.kafka_client.cluster import KafkaCluster
 from lakelog.kafka_client.failures import (
     AuthenticationFailed,
     BadConfig,
@@ -102,7 +102,7 @@ class KafkaDiscovery:
         self._turn = threading.Lock()
         self._loop: LoopThread | None = None
         self._session: Session | None = None
-        self._cluster: Cluster | None = None
+        self._cluster: KafkaCluster | None = None
         self._tasks = Tasks()
 
     def __enter__(self) -> Self:
@@ -267,7 +267,7 @@ class KafkaDiscovery:
         news = self._news
         try:
             async with asyncio.timeout(timeout_s):
-                cluster = Cluster(self._settings, clock=self._clock, entropy=self._entropy)
+                cluster = KafkaCluster(self._settings, clock=self._clock, entropy=self._entropy)
                 self._cluster = cluster
                 await cluster.start(timeout_s=min(timeout_s, CONNECT_S_MAX))
                 await self._find_topics(cluster)
@@ -301,7 +301,7 @@ class KafkaDiscovery:
         if self._cluster is not None:
             await self._cluster.close()
 
-    async def _find_topics(self, cluster: Cluster) -> None:
+    async def _find_topics(self, cluster: KafkaCluster) -> None:
         """Raise TopicMissing for a topic that is not there, and is not there in a moment."""
         end_s = self._clock.monotonic_s() + TOPIC_S_MAX
         names = self._config.topics
@@ -323,7 +323,7 @@ class KafkaDiscovery:
                 raise TopicMissing(missing[0])
             await asyncio.sleep(TOPIC_AGAIN_S)
 
-    def _make_session(self, cluster: Cluster, news: News) -> Session:
+    def _make_session(self, cluster: KafkaCluster, news: News) -> Session:
         config = self._config
         waits = GroupWaits(
             session_timeout_ms=config.session_timeout_ms,

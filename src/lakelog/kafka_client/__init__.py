@@ -8,8 +8,8 @@ Who does what, from the bottom up:
   order. A connection is never repaired.
 - `retry.Link` holds the connection to one broker and opens the next one, with backoff, when it is
   lost.
-- `cluster.Cluster` is what callers hold: it bootstraps, caches Metadata (`metadata`, values only),
-  finds leaders and group coordinators, and retries until a deadline what a retry can heal.
+- `cluster.KafkaCluster` is what callers hold: it bootstraps, caches Metadata (`metadata`, values
+  only), finds leaders and group coordinators, and retries until a deadline what a retry can heal.
 - `offsets` asks a cluster for ListOffsets, OffsetFetch and OffsetCommit.
 - `loop_thread.LoopThread` runs all of it on one event loop for users who do not write `await`.
 

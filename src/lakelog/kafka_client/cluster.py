@@ -28,9 +28,9 @@ from lakelog.kafka_client.failures import (
     Unreachable,
     Untrusted,
 )
-from lakelog.kafka_client.metadata import TopicView, absent, metadata_request, parse_metadata
-from lakelog.kafka_client.retry import Deadline, Link
-from lakelog.kafka_client.setting_keys import Endpoint
+from lakelog.kafka_client.metadata import TopicMetadata, absent, metadata_request, parse_metadata
+from lakelog.kafka_client.retry import Link, RetryDeadline
+from lakelog.kafka_client.setting_keys import BrokerAddress
 from lakelog.kafka_client.settings import ClientSettings
 from lakelog.model.errors import ErrorCode
 from lakelog.wire.messages.find_coordinator import (
@@ -53,7 +53,7 @@ LATER: Final = frozenset(
 )
 
 
-class Cluster:
+class KafkaCluster:
     """The brokers of one cluster, on the running loop; `start` before anything else."""
 
     def __init__(self, settings: ClientSettings, *, clock: Clock, entropy: Entropy) -> None:
@@ -62,19 +62,19 @@ class Cluster:
         self.entropy = entropy
         self.cluster_id: str | None = None
         self.topic_names: dict[bytes, str] = {}  # of all identities that were ever seen
-        self._brokers: dict[int, Endpoint] = {}
-        self._topics: dict[str, tuple[TopicView, float]] = {}  # and when it was learned
+        self._brokers: dict[int, BrokerAddress] = {}
+        self._topics: dict[str, tuple[TopicMetadata, float]] = {}  # and when it was learned
         self._tasks = Tasks()
         self._leaders: dict[int, Link] = {}
         self._group_links: dict[int, Link] = {}
-        self._coordinators: dict[str, tuple[int, Endpoint]] = {}
+        self._coordinators: dict[str, tuple[int, BrokerAddress]] = {}
         self._control: Connection | None = None
         self._control_turn = asyncio.Lock()
         self._dialer: Dialer | None = None
         self._closing: asyncio.Future[None] | None = None
 
     @property
-    def brokers(self) -> Mapping[int, Endpoint]:
+    def brokers(self) -> Mapping[int, BrokerAddress]:
         """The brokers by their node ids, as of the last answer."""
         return self._brokers
 
@@ -108,7 +108,7 @@ class Cluster:
         *,
         fresh: bool = False,
         timeout_s: float | None = None,
-    ) -> dict[str, TopicView]:
+    ) -> dict[str, TopicMetadata]:
         """The topics by name, each with its own error; None stands for all there are.
 
         What was learned within `metadata.max.age.ms` is not asked again, unless `fresh` says so.
@@ -121,9 +121,9 @@ class Cluster:
         found = await self._refresh(wanted, self._deadline(timeout_s))
         return found if wanted is None else {name: found.get(name, absent(name)) for name in wanted}
 
-    def _known(self, names: list[str]) -> dict[str, TopicView] | None:
+    def _known(self, names: list[str]) -> dict[str, TopicMetadata] | None:
         oldest_s = self.clock.monotonic_s() - self.settings.metadata_max_age_ms / 1000
-        found: dict[str, TopicView] = {}
+        found: dict[str, TopicMetadata] = {}
         for name in names:
             view, learned_s = self._topics.get(name, (None, 0.0))
             if view is None or view.error or learned_s < oldest_s:
@@ -132,8 +132,8 @@ class Cluster:
         return found
 
     async def _refresh(
-        self, names: Iterable[str] | None, deadline: Deadline
-    ) -> dict[str, TopicView]:
+        self, names: Iterable[str] | None, deadline: RetryDeadline
+    ) -> dict[str, TopicMetadata]:
         request = metadata_request(names, may_create=self.settings.allow_auto_create_topics)
         while True:
             answer = await self._call(request, MetadataResponse, deadline)
@@ -207,7 +207,9 @@ class Cluster:
 
     # --- inside ---------------------------------------------------------------------------------
 
-    async def _find_coordinator(self, group_id: str, deadline: Deadline) -> tuple[int, Endpoint]:
+    async def _find_coordinator(
+        self, group_id: str, deadline: RetryDeadline
+    ) -> tuple[int, BrokerAddress]:
         request = FindCoordinatorRequest(
             key_type=GROUP_KEY, coordinator_keys=(group_id,), key=group_id
         )
@@ -218,7 +220,7 @@ class Cluster:
                 found.error_code, f"the coordinator of group {group_id!r}", found.error_message
             )
             if not found.error_code:
-                return found.node_id, Endpoint(found.host, found.port)
+                return found.node_id, BrokerAddress(found.host, found.port)
             if found.error_code not in LATER:
                 raise failure
             await self._pause(deadline, failure)
@@ -227,7 +229,7 @@ class Cluster:
         self,
         request: Struct,
         answer: type[AnswerT],
-        deadline: Deadline,
+        deadline: RetryDeadline,
         version_max: int | None = None,
     ) -> AnswerT:
         while True:
@@ -244,7 +246,7 @@ class Cluster:
                 self._drop_control(connection)
                 await self._pause(deadline, failure)
 
-    async def _any_connection(self, deadline: Deadline) -> Connection:
+    async def _any_connection(self, deadline: RetryDeadline) -> Connection:
         while True:
             async with self._control_turn:
                 if self._is_closing():
@@ -256,7 +258,7 @@ class Cluster:
                     continue
             await self._pause(deadline, failure)
 
-    async def _dial_any(self, deadline: Deadline) -> ClientFailure | None:
+    async def _dial_any(self, deadline: RetryDeadline) -> ClientFailure | None:
         """Try every address once, known brokers first; returns why none would do."""
         assert self._dialer is not None, "start comes first"
         failures: list[ClientFailure] = []
@@ -278,12 +280,12 @@ class Cluster:
             return None
         return _all_failed(failures)
 
-    def _candidates(self) -> list[Endpoint]:
+    def _candidates(self) -> list[BrokerAddress]:
         """Where to ask: the known brokers, then the bootstrap servers, each in any order."""
         known = self._shuffled(self._brokers.values())
         return list(dict.fromkeys((*known, *self._shuffled(self.settings.bootstrap_servers))))
 
-    def _shuffled(self, endpoints: Iterable[Endpoint]) -> list[Endpoint]:
+    def _shuffled(self, endpoints: Iterable[BrokerAddress]) -> list[BrokerAddress]:
         return sorted(endpoints, key=lambda _: self.entropy.below(1 << 32))
 
     def _link(self, links: dict[int, Link], node_id: int) -> Link:
@@ -300,7 +302,7 @@ class Cluster:
             self._control = None
             control.abort()
 
-    async def _pause(self, deadline: Deadline, failure: ClientFailure) -> None:
+    async def _pause(self, deadline: RetryDeadline, failure: ClientFailure) -> None:
         """Wait before the next attempt, or raise why there is none."""
         delay_s = self.settings.retry_backoff.delay_s(deadline.failed(), self.entropy)
         is_vain = isinstance(failure, Untrusted) or getattr(failure, "is_final", False)
@@ -314,10 +316,10 @@ class Cluster:
     def _is_closing(self) -> bool:
         return self._closing is None or self._closing.done()
 
-    def _deadline(self, timeout_s: float | None) -> Deadline:
+    def _deadline(self, timeout_s: float | None) -> RetryDeadline:
         if timeout_s is None:
             timeout_s = self.settings.default_api_timeout_ms / 1000
-        return Deadline(self.clock, timeout_s)
+        return RetryDeadline(self.clock, timeout_s)
 
 
 def _only(answer: FindCoordinatorResponse) -> Coordinator:

@@ -7,7 +7,7 @@ Rules:
 - A frame is received into its own memory and is never used again: what an answer keeps of it stays
   valid for as long as it is kept.
 - When anything is wrong, all who wait hear of it at once and the connection is over. It is never
-  repaired; whoever needs one asks `Cluster` for the next.
+  repaired; whoever needs one asks `KafkaCluster` for the next.
 - Whoever gives up waiting gives up only its answer: the frame is still read, and dropped.
 - While credentials are exchanged on a living connection, other requests wait (KIP-368).
 """
@@ -30,7 +30,7 @@ from lakelog.kafka_client.failures import (
     hung_up,
     no_common_version,
 )
-from lakelog.kafka_client.setting_keys import Endpoint
+from lakelog.kafka_client.setting_keys import BrokerAddress
 from lakelog.kafka_client.tls import tls_failure
 from lakelog.model.errors import ErrorCode
 from lakelog.wire.apis import APIS, Api, ApiKey
@@ -78,11 +78,11 @@ class _Waiting:
 
 
 class Connection(asyncio.BufferedProtocol):
-    """A connection that speaks Kafka; made by `dialing.connect`."""
+    """A connection that speaks Kafka; made by `Dialer.connect`."""
 
     def __init__(
         self,
-        endpoint: Endpoint,
+        endpoint: BrokerAddress,
         *,
         client_id: str,
         timeout_s: float,

@@ -29,7 +29,7 @@ from lakelog.kafka_client.failures import (
     error_name,
 )
 from lakelog.kafka_client.sasl import NONCE_BYTES, exchange
-from lakelog.kafka_client.setting_keys import Endpoint
+from lakelog.kafka_client.setting_keys import BrokerAddress
 from lakelog.kafka_client.settings import ClientSettings
 from lakelog.kafka_client.tls import tls_context, tls_failure
 from lakelog.model.errors import ErrorCode
@@ -144,7 +144,9 @@ class Dialer:
         """A dialer for these settings; reads certificates. Raises BadConfig."""
         return cls(settings, entropy, tasks, tls_context(settings))
 
-    async def connect(self, endpoint: Endpoint, *, timeout_s: float | None = None) -> Connection:
+    async def connect(
+        self, endpoint: BrokerAddress, *, timeout_s: float | None = None
+    ) -> Connection:
         """A connection that may be used.
 
         Raises Unreachable, Untrusted, AuthenticationFailed or Unsupported.
@@ -189,7 +191,7 @@ class Dialer:
                     name="re-authentication",
                 )
 
-    async def _open(self, endpoint: Endpoint, limit_s: float) -> socket.socket:
+    async def _open(self, endpoint: BrokerAddress, limit_s: float) -> socket.socket:
         """A TCP connection to the first address of the host that takes one."""
         loop = asyncio.get_running_loop()
         try:

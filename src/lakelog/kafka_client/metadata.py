@@ -7,7 +7,7 @@ is left out. An error belongs to its topic or partition and does not hide the ot
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from lakelog.kafka_client.setting_keys import PORT_MAX, Endpoint
+from lakelog.kafka_client.setting_keys import PORT_MAX, BrokerAddress
 from lakelog.model.errors import ErrorCode
 from lakelog.wire.messages.metadata import (
     MetadataRequest,
@@ -21,7 +21,7 @@ NO_LEADER = -1
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionView:
+class PartitionMetadata:
     """One partition as the cluster describes it; `error` is a code of the protocol."""
 
     partition: int
@@ -36,12 +36,12 @@ class PartitionView:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicView:
+class TopicMetadata:
     """One topic as the cluster describes it; `error` is a code of the protocol."""
 
     name: str
     topic_id: bytes
-    partitions: tuple[PartitionView, ...]
+    partitions: tuple[PartitionMetadata, ...]
     error: int = ErrorCode.NONE
 
     @property
@@ -51,11 +51,11 @@ class TopicView:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterView:
+class ClusterMetadata:
     """One answer: the brokers, and the topics that were asked for."""
 
-    brokers: dict[int, Endpoint] = field(default_factory=dict)
-    topics: dict[str, TopicView] = field(default_factory=dict)
+    brokers: dict[int, BrokerAddress] = field(default_factory=dict)
+    topics: dict[str, TopicMetadata] = field(default_factory=dict)
     cluster_id: str | None = None
     error: int = ErrorCode.NONE
 
@@ -68,29 +68,29 @@ def metadata_request(names: Iterable[str] | None, *, may_create: bool) -> Metada
     return MetadataRequest(topics, may_create)
 
 
-def parse_metadata(answer: MetadataResponse) -> ClusterView:
+def parse_metadata(answer: MetadataResponse) -> ClusterMetadata:
     """What an answer says."""
     brokers = {
-        broker.node_id: Endpoint(broker.host, broker.port)
+        broker.node_id: BrokerAddress(broker.host, broker.port)
         for broker in answer.brokers
         if broker.host and 0 < broker.port <= PORT_MAX
     }
     topics = {topic.name: _topic(topic.name, topic) for topic in answer.topics if topic.name}
-    return ClusterView(brokers, topics, answer.cluster_id, answer.error_code)
+    return ClusterMetadata(brokers, topics, answer.cluster_id, answer.error_code)
 
 
-def absent(name: str) -> TopicView:
+def absent(name: str) -> TopicMetadata:
     """A topic about which the cluster said nothing."""
-    return TopicView(name, ZERO_UUID, (), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return TopicMetadata(name, ZERO_UUID, (), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def _topic(name: str, topic: MetadataResponseTopic) -> TopicView:
+def _topic(name: str, topic: MetadataResponseTopic) -> TopicMetadata:
     partitions = {
-        each.partition_index: PartitionView(
+        each.partition_index: PartitionMetadata(
             each.partition_index, each.leader_id, each.leader_epoch, each.error_code
         )
         for each in topic.partitions
         if each.partition_index >= 0
     }
     ordered = tuple(partitions[number] for number in sorted(partitions))
-    return TopicView(name, bytes(topic.topic_id), ordered, topic.error_code)
+    return TopicMetadata(name, bytes(topic.topic_id), ordered, topic.error_code)

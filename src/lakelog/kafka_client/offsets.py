@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from lakelog.kafka_client.cluster import Cluster
+from lakelog.kafka_client.cluster import KafkaCluster
 from lakelog.kafka_client.failures import (
     BrokerError,
     ClientFailure,
@@ -23,8 +23,8 @@ from lakelog.kafka_client.failures import (
     UnknownTopic,
     Unreachable,
 )
-from lakelog.kafka_client.metadata import TopicView
-from lakelog.kafka_client.retry import Deadline
+from lakelog.kafka_client.metadata import TopicMetadata
+from lakelog.kafka_client.retry import RetryDeadline
 from lakelog.model.errors import RETRIABLE, ErrorCode
 from lakelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -66,7 +66,7 @@ class TopicPartition(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class LogBounds:
     """Where reading begins, and where the partition ended when that was found out."""
 
     start: int
@@ -74,8 +74,8 @@ class Span:
 
 
 async def find_topics(
-    cluster: Cluster, names: Iterable[str], deadline: Deadline
-) -> dict[str, TopicView]:
+    cluster: KafkaCluster, names: Iterable[str], deadline: RetryDeadline
+) -> dict[str, TopicMetadata]:
     """These topics, all of them there, each with its partitions."""
     names = list(names)
     tries = 0
@@ -91,7 +91,7 @@ async def find_topics(
         await pause(cluster, deadline, failure)
 
 
-def _first_failure(names: list[str], views: Mapping[str, TopicView]) -> ClientFailure | None:
+def _first_failure(names: list[str], views: Mapping[str, TopicMetadata]) -> ClientFailure | None:
     for name in names:
         view = views.get(name)
         if view is None or view.error in _UNKNOWN:
@@ -103,7 +103,7 @@ def _first_failure(names: list[str], views: Mapping[str, TopicView]) -> ClientFa
     return None
 
 
-async def pause(cluster: Cluster, deadline: Deadline, failure: ClientFailure) -> None:
+async def pause(cluster: KafkaCluster, deadline: RetryDeadline, failure: ClientFailure) -> None:
     """Wait before another try, or raise why there is none."""
     healable = isinstance(failure, Unreachable | TimedOut | UnknownTopic) or (
         isinstance(failure, BrokerError) and failure.is_retriable
@@ -115,7 +115,7 @@ async def pause(cluster: Cluster, deadline: Deadline, failure: ClientFailure) ->
 
 
 async def list_offsets(
-    cluster: Cluster, wanted: Mapping[TopicPartition, int], deadline: Deadline
+    cluster: KafkaCluster, wanted: Mapping[TopicPartition, int], deadline: RetryDeadline
 ) -> dict[TopicPartition, int]:
     """The first offset at or after each time, or at either end; -1 where there is none.
 
@@ -146,7 +146,7 @@ async def list_offsets(
 
 
 def _by_leader(
-    places: Iterable[TopicPartition], views: Mapping[str, TopicView]
+    places: Iterable[TopicPartition], views: Mapping[str, TopicMetadata]
 ) -> dict[int, list[TopicPartition]]:
     """The partitions by their leader; those without one, or unknown, are under -1."""
     leaders = {
@@ -161,7 +161,10 @@ def _by_leader(
 
 
 async def _list_at(
-    cluster: Cluster, leader: int, wanted: Mapping[TopicPartition, int], deadline: Deadline
+    cluster: KafkaCluster,
+    leader: int,
+    wanted: Mapping[TopicPartition, int],
+    deadline: RetryDeadline,
 ) -> tuple[dict[TopicPartition, int], ClientFailure | None]:
     """Ask one leader; what it knows, and what failed and may be asked again."""
     if leader < 0:
@@ -200,15 +203,15 @@ async def _list_at(
 
 
 async def find_ends(
-    cluster: Cluster, places: Iterable[TopicPartition], deadline: Deadline
-) -> dict[TopicPartition, Span]:
+    cluster: KafkaCluster, places: Iterable[TopicPartition], deadline: RetryDeadline
+) -> dict[TopicPartition, LogBounds]:
     """The first offset and the end of each log."""
     places = list(places)
     starts, ends = await asyncio.gather(
         list_offsets(cluster, dict.fromkeys(places, EARLIEST_MS), deadline),
         list_offsets(cluster, dict.fromkeys(places, LATEST_MS), deadline),
     )
-    return {place: Span(starts[place], max(starts[place], ends[place])) for place in places}
+    return {place: LogBounds(starts[place], max(starts[place], ends[place])) for place in places}
 
 
 VERSION_MAX: Final = 9
@@ -222,7 +225,7 @@ _MOVED: Final = (
 
 
 async def load_committed(
-    cluster: Cluster, group_id: str, places: Iterable[TopicPartition], deadline: Deadline
+    cluster: KafkaCluster, group_id: str, places: Iterable[TopicPartition], deadline: RetryDeadline
 ) -> dict[TopicPartition, int]:
     """What the group committed; partitions without a commit are left out."""
     topics: dict[str, list[int]] = {}
@@ -265,7 +268,10 @@ def _parse_committed(answer: OffsetFetchResponse, group_id: str) -> dict[TopicPa
 
 
 async def commit(
-    cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, int], deadline: Deadline
+    cluster: KafkaCluster,
+    group_id: str,
+    offsets: Mapping[TopicPartition, int],
+    deadline: RetryDeadline,
 ) -> None:
     """Commit these offsets, all of them or a failure that names the first that was refused."""
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
@@ -302,7 +308,7 @@ def _check_commit(answer: OffsetCommitResponse, group_id: str) -> None:
 
 
 async def _again(
-    cluster: Cluster, group_id: str, deadline: Deadline, failure: ClientFailure
+    cluster: KafkaCluster, group_id: str, deadline: RetryDeadline, failure: ClientFailure
 ) -> None:
     """Wait for another try, or raise; a coordinator that moved is looked for again."""
     if not isinstance(failure, BrokerError) or failure.code in _MOVED:

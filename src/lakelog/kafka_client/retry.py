@@ -13,10 +13,10 @@ from lakelog.clock import Clock
 from lakelog.kafka_client.connection import Connection
 from lakelog.kafka_client.dialing import Dialer
 from lakelog.kafka_client.failures import ClientFailure, Closed
-from lakelog.kafka_client.setting_keys import Endpoint
+from lakelog.kafka_client.setting_keys import BrokerAddress
 
 
-class Deadline:
+class RetryDeadline:
     """A moment until which something is tried."""
 
     def __init__(self, clock: Clock, timeout_s: float) -> None:
@@ -56,7 +56,7 @@ class Link:
         """Whether there is a connection that may be used."""
         return self._connection is not None and self._connection.is_open
 
-    async def connection(self, endpoint: Endpoint) -> Connection:
+    async def connection(self, endpoint: BrokerAddress) -> Connection:
         """The connection to this address; raises what `Dialer.connect` raises, or Closed."""
         async with self._turn:
             current = self._connection
@@ -97,7 +97,7 @@ class Link:
         if self._closing.done():
             raise Closed("the client was closed")
 
-    async def _dial(self, endpoint: Endpoint) -> Connection:
+    async def _dial(self, endpoint: BrokerAddress) -> Connection:
         try:
             made = await self._dialer.connect(endpoint)
         except ClientFailure:

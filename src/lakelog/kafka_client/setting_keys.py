@@ -22,14 +22,14 @@ _WRITTEN: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Endpoint:
+class BrokerAddress:
     """A host, by name or by number, and a port."""
 
     host: str
     port: int
 
     @classmethod
-    def parse(cls, text: str) -> "Endpoint":
+    def parse(cls, text: str) -> "BrokerAddress":
         """Read `host:port`, `host` (port 9092), `[::1]:port` or `PROTOCOL://host:port`."""
         found = _WRITTEN.fullmatch(text.strip())
         port = int(found["port"] or PORT_DEFAULT) if found is not None else 0
@@ -41,7 +41,7 @@ class Endpoint:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-Value: TypeAlias = str | int | bool | tuple[Endpoint, ...]
+Value: TypeAlias = str | int | bool | tuple[BrokerAddress, ...]
 """What a reader gives."""
 
 Reader: TypeAlias = Callable[[object], Value]
@@ -102,13 +102,13 @@ def choice(options: dict[str, str]) -> Reader:
     return read
 
 
-def endpoints(written: object) -> tuple[Endpoint, ...]:
+def endpoints(written: object) -> tuple[BrokerAddress, ...]:
     """Addresses with commas between them, or a sequence of addresses; each of them once."""
     if isinstance(written, Sequence) and not isinstance(written, str | bytes):
         parts = [text(part) for part in written]
     else:
         parts = text(written).split(",")
-    found = tuple(dict.fromkeys(Endpoint.parse(part) for part in parts if part.strip()))
+    found = tuple(dict.fromkeys(BrokerAddress.parse(part) for part in parts if part.strip()))
     if not found:
         raise ValueError("is empty, but needs at least one host:port")
     return found

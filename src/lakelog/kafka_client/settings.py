@@ -23,7 +23,7 @@ from lakelog.kafka_client.setting_keys import (
     IGNORED,
     KEYS,
     REFUSED,
-    Endpoint,
+    BrokerAddress,
     Value,
     is_ignored,
 )
@@ -64,7 +64,7 @@ FRAME_OVERHEAD_BYTES: Final = 512
 class ClientSettings:
     """Everything a client is told; a field has its key's name with underscores."""
 
-    bootstrap_servers: tuple[Endpoint, ...]
+    bootstrap_servers: tuple[BrokerAddress, ...]
     client_id: str = "lakelog"
     client_rack: str = ""
     security_protocol: str = "PLAINTEXT"

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from lakelog.kafka_client.failures import BadConfig, ClientFailure, Unreachable, Untrusted
-from lakelog.kafka_client.setting_keys import Endpoint
+from lakelog.kafka_client.setting_keys import BrokerAddress
 from lakelog.kafka_client.settings import ClientSettings
 
 SYSTEM_CAS: Final = ("", "probe")
@@ -48,7 +48,7 @@ def tls_context(settings: ClientSettings) -> ssl.SSLContext | None:
     return context
 
 
-def tls_failure(endpoint: Endpoint, reason: ssl.SSLError) -> ClientFailure:
+def tls_failure(endpoint: BrokerAddress, reason: ssl.SSLError) -> ClientFailure:
     """A failed handshake, or what ended an encrypted connection, in words."""
     if reason.reason in ("WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING", "HTTP_REQUEST"):
         return Unreachable(
