@@ -108,11 +108,11 @@ def by_lakelog(job: ReadJob, *, ordered: bool) -> ReadOutcome:
     from lakelog.client import (  # noqa: PLC0415 - one library a process
         ConsumerManager,
         SourceTopic,
-        kernels,
+        decoder,
     )
 
     if job.is_loaded:
-        kernels.load()
+        decoder.load_kernels()
 
     def read(tally: Tally) -> None:
         with ConsumerManager(

@@ -17,9 +17,12 @@ SPARK = (
     "tests/examples/",
     "tests/docs/test_tour",
 )
-KAFKA = ("tests/client/test_real_kafka", "tests/discovery/test_faults_coordinator")
+KAFKA = ("tests/client/test_consumer_real_kafka", "tests/discovery/test_faults_coordinator")
 KAFKA_PARAMETER = "[kafka"
-SECURED_KAFKA = ("tests/client/test_secured_kafka", "tests/discovery/test_integration_security")
+SECURED_KAFKA = (
+    "tests/client/test_consumer_secured_kafka",
+    "tests/discovery/test_integration_security",
+)
 
 LONGEST_FIRST = (
     *SPARK,

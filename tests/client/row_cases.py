@@ -1,6 +1,6 @@
 """Rows and partitions as tests need them: made by hand, or any that Hypothesis thinks of."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from hypothesis import strategies as st
 
-from lakelog.client.release import Progress, Rule, is_live
+from lakelog.client.partition_state import Progress
+from lakelog.client.watermark import ALL, INT64_MIN, NOTHING, Limit, Rule, is_live
 from lakelog.records import ordering
 from lakelog.records.fetched import FetchedRows
 from lakelog.records.table_views import fill_views
@@ -159,3 +160,18 @@ def scenarios(draw: st.DrawFn, *, with_cutoff: bool = True) -> Scenario:
         Rule(cutoff_ms, out_of_order_ms),
         draw(st.integers(1, 40)),
     )
+
+
+def limit(progresses: Iterable[Progress], rule: Rule) -> Limit:
+    """What may go now: up to the least key that a priming partition could still deliver."""
+    least = ALL
+    for progress in progresses:
+        if progress.is_idle or is_live(progress, rule):
+            continue
+        if progress.tail_ms is None:
+            return NOTHING
+        timestamp_ms = progress.tail_ms - rule.out_of_order_ms
+        if timestamp_ms < INT64_MIN:
+            return NOTHING
+        least = min(least, Limit(timestamp_ms, progress.index))
+    return least

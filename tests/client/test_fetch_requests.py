@@ -1,8 +1,7 @@
 """Planned requests as Fetch messages."""
 
-from lakelog.client.fetch_requests import build_request, has_ids
-from lakelog.client.flow import Ask, Share
-from lakelog.client.partitions import Partition
+from lakelog.client.fetch_requests import Ask, Share, build_request, has_ids
+from lakelog.client.partition_state import Partition
 from lakelog.kafka_client.offsets import TopicPartition
 from lakelog.kafka_client.settings import ClientSettings
 

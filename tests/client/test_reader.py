@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 
-from lakelog.client.arrivals import Arrived, Failed, Joined, Moved, Stuck
-from lakelog.client.decoding import Tally
-from lakelog.client.flow import Hunger
-from lakelog.client.held import Taken
-from lakelog.client.partitions import Partition
+from lakelog.client.decoder import Tally
+from lakelog.client.events import Arrived, Failed, Joined, Moved, Stuck
+from lakelog.client.fetch_scheduler import Hunger
+from lakelog.client.merge_buffer import Run, Taken
+from lakelog.client.partition_state import Partition
 from lakelog.client.reader import Reader, ReaderOptions
-from lakelog.client.release import Rule
-from lakelog.client.runs import Run
+from lakelog.client.watermark import Rule
 from lakelog.kafka_client.failures import CorruptBatch, Unreachable
 from lakelog.kafka_client.offsets import LogBounds, TopicPartition
 from lakelog.records.fetched import FetchedRows

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.fuzz.records import OUTPUT_BYTES_MAX, mend, mutate, random_batch
 
-from lakelog.client.transactions import aborted_batches
+from lakelog.client.decoder import aborted_batches
 from lakelog.records import fetched_batches, kernels
 from lakelog.records.fetched import FetchedRows, decode_fetched
 from lakelog.records.fetched_batches import check_crcs, walk_batches

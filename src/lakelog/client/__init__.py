@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakelog.client.consumer import ConsumerManager
-    from lakelog.client.metrics import Metrics
-    from lakelog.client.position import Snapshot
-    from lakelog.client.source_topic import SourceTopic
+    from lakelog.client.options import SourceTopic
+    from lakelog.client.snapshot import Metrics, Snapshot
     from lakelog.kafka_client.failures import (
         AuthenticationFailed,
         BadConfig,
@@ -62,10 +61,10 @@ _MODULES = {
     "Closed": "lakelog.kafka_client.failures",
     "ConsumerManager": "lakelog.client.consumer",
     "CorruptBatch": "lakelog.kafka_client.failures",
-    "Metrics": "lakelog.client.metrics",
+    "Metrics": "lakelog.client.snapshot",
     "OffsetGone": "lakelog.kafka_client.failures",
-    "Snapshot": "lakelog.client.position",
-    "SourceTopic": "lakelog.client.source_topic",
+    "Snapshot": "lakelog.client.snapshot",
+    "SourceTopic": "lakelog.client.options",
     "TimedOut": "lakelog.kafka_client.failures",
     "UnknownTopic": "lakelog.kafka_client.failures",
     "Unreachable": "lakelog.kafka_client.failures",
@@ -80,7 +79,7 @@ _SCHEMAS = {
 
 def __getattr__(name: str) -> object:
     if name in _SCHEMAS:
-        found = getattr(import_module("lakelog.client.rows"), _SCHEMAS[name])()
+        found = getattr(import_module("lakelog.client.arrow_rows"), _SCHEMAS[name])()
     elif name in _MODULES:
         found = getattr(import_module(_MODULES[name]), name)
     else:

@@ -8,6 +8,7 @@
   from any thread, one at a time; `close` may come at any time.
 - What goes wrong is raised by `poll`, with rows kept for later; a partition that cannot be read any
   more fails every `poll` until it is sought to somewhere else.
+- rich draws the progress bar, and only when somebody asks: it is not imported before.
 """
 
 import asyncio
@@ -15,20 +16,59 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
+from lakelog.client.arrow_rows import history, lags, partition_states
 from lakelog.client.core import ConsumerCore
-from lakelog.client.metrics import Metrics
-from lakelog.client.options import ConsumerOptions, whole_number
-from lakelog.client.position import Snapshot
-from lakelog.client.progress import PrimingBar
-from lakelog.client.release import ALL, NOTHING
-from lakelog.client.source_topic import SourceTopic, parse_topics
-from lakelog.client.states import history, lags, partition_states
+from lakelog.client.options import ConsumerOptions, SourceTopic, parse_topics, whole_number
+from lakelog.client.snapshot import Metrics, Snapshot
+from lakelog.client.watermark import ALL, NOTHING
 from lakelog.clock import Clock, SystemClock
 from lakelog.kafka_client.failures import BadConfig, Closed
 from lakelog.kafka_client.offsets import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from rich.console import Console
+
+
+class PrimingBar:
+    """The bar; a context manager, so that the terminal is put back in order."""
+
+    def __init__(self, total: int, *, console: "Console | None" = None) -> None:
+        from rich.progress import (  # noqa: PLC0415 - only when somebody wants a bar
+            BarColumn,
+            Progress,
+            TaskProgressColumn,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
+        self._progress = Progress(
+            TextColumn("[bold]{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[rows]:,} rows"),
+            TextColumn("{task.fields[held]:,} held"),
+            TimeRemainingColumn(),
+            console=console,
+        )
+        self._task = self._progress.add_task("priming", total=max(total, 1), rows=0, held=0)
+        self._total = max(total, 1)
+
+    def __enter__(self) -> "PrimingBar":
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def show(self, *, done: int, rows: int, held: int) -> None:
+        """Draw how many offsets of the history are behind us."""
+        self._progress.update(self._task, completed=min(done, self._total), rows=rows, held=held)
+
+    def finish(self, *, rows: int) -> None:
+        """Draw the end."""
+        self._progress.update(self._task, completed=self._total, rows=rows, held=0)
+
 
 WAIT_S_MAX: Final = 0.1
 """A waiting poll looks this often whether a partition became idle."""

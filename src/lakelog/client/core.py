@@ -10,15 +10,14 @@ import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from lakelog.client.arrivals import Arrivals, Joined
-from lakelog.client.decoding import Tally
-from lakelog.client.engine import Engine
-from lakelog.client.options import ConsumerOptions
-from lakelog.client.position import Snapshot
+from lakelog.client.arrow_rows import MessageRows
+from lakelog.client.consumer_loop import Engine
+from lakelog.client.decoder import Tally
+from lakelog.client.events import Arrivals, Joined
+from lakelog.client.options import ConsumerOptions, SourceTopic, check_policies
 from lakelog.client.reader import Reader, ReaderOptions
-from lakelog.client.release import Rule
-from lakelog.client.rows import MessageRows
-from lakelog.client.source_topic import SourceTopic, check_policies
+from lakelog.client.snapshot import Snapshot
+from lakelog.client.watermark import Rule
 from lakelog.clock import Clock, SystemEntropy
 from lakelog.kafka_client.failures import Closed
 from lakelog.kafka_client.loop_thread import LoopThread

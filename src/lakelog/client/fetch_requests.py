@@ -1,4 +1,4 @@
-"""A planned request as a Fetch message. Pure.
+"""A fetch request: the partitions and bytes that were planned, and the message of them. Pure.
 
 Versions 4 to the newest, without a session: a consumer whose partitions change with every request
 would pay for one. From version 13 on topics are known by their ids alone; a cluster that gives
@@ -9,10 +9,31 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from lakelog.client.flow import Ask
-from lakelog.client.partitions import Partition
+from lakelog.client.partition_state import Partition
 from lakelog.kafka_client.settings import ClientSettings
 from lakelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One partition's part of a request."""
+
+    index: int
+    bytes_max: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """One request to one leader."""
+
+    shares: tuple[Share, ...]
+    bytes_max: int
+    is_waiting: bool = False
+    """Whether the broker may keep it until records come."""
+    has_tail: bool = False
+    is_for_hunger: bool = False
+    """Whether it is sent only because the reader has nothing to give out."""
+
 
 TOPIC_ID_VERSION: Final = 13
 

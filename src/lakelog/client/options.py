@@ -1,9 +1,20 @@
-"""What a consumer is told beside its configuration and its topics, checked. Pure."""
+"""What a consumer is told beside its configuration, checked: options, topics, where to begin. Pure.
 
+Rules: a `SourceTopic` is checked when it is made. Times are milliseconds. Whatever looks like one,
+a mapping or an object with `name`, `policy` and `time_ms`, is taken for one. `start_offset` decides
+where one partition begins, once the ends of its log and what the group committed are known.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from lakelog.kafka_client.failures import BadConfig
+from lakelog.kafka_client.failures import (
+    BadConfig,
+    OffsetGone,
+)
+from lakelog.kafka_client.offsets import LogBounds, TopicPartition
 
 BATCH_SIZE: Final = 10_000
 HELD_BYTES_MAX: Final = 256 * 1024 * 1024
@@ -56,3 +67,144 @@ def whole_number(name: str, value: object, *, least: int) -> int:
 def _check(name: str, value: object, *, least: int, may_be_none: bool = False) -> None:
     if value is not None or not may_be_none:
         whole_number(name, value, least=least)
+
+
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+COMMITTED: Final = "committed"
+RELATIVE_TIME: Final = "relative_time"
+ABSOLUTE_TIME: Final = "absolute_time"
+POLICIES: Final = (EARLIEST, LATEST, COMMITTED, RELATIVE_TIME, ABSOLUTE_TIME)
+
+_TIMED: Final = (RELATIVE_TIME, ABSOLUTE_TIME)
+_FIELDS: Final = ("name", "policy", "time_ms")
+_LEGAL_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTopic:
+    """A topic, and the policy that says where its partitions are read from."""
+
+    name: str
+    policy: str = LATEST
+    time_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        if not _is_name(self.name):
+            raise BadConfig("name", f"{self.name!r} cannot be the name of a topic")
+        if self.policy not in POLICIES:
+            raise BadConfig("policy", f"{self.policy!r} is none of {', '.join(POLICIES)}")
+        if self.policy not in _TIMED:
+            if self.time_ms is not None:
+                raise BadConfig("time_ms", f"policy {self.policy!r} takes no time")
+        elif not isinstance(self.time_ms, int) or isinstance(self.time_ms, bool):
+            raise BadConfig("time_ms", f"policy {self.policy!r} needs a number of milliseconds")
+        elif self.time_ms < 0:
+            raise BadConfig("time_ms", f"{self.time_ms} is less than 0")
+
+    @classmethod
+    def from_earliest(cls, name: str) -> "SourceTopic":
+        """From the first record that the log still holds."""
+        return cls(name, EARLIEST)
+
+    @classmethod
+    def from_latest(cls, name: str) -> "SourceTopic":
+        """From the end: only what is written from now on."""
+        return cls(name, LATEST)
+
+    @classmethod
+    def from_committed(cls, name: str) -> "SourceTopic":
+        """From where `group.id` committed; without a commit as `auto.offset.reset` says."""
+        return cls(name, COMMITTED)
+
+    @classmethod
+    def from_relative_time(cls, name: str, time_ms: int) -> "SourceTopic":
+        """From the first record that is at most this many milliseconds old now."""
+        return cls(name, RELATIVE_TIME, time_ms)
+
+    @classmethod
+    def from_absolute_time(cls, name: str, time_ms: int) -> "SourceTopic":
+        """From the first record at or after this time, in milliseconds since the epoch."""
+        return cls(name, ABSOLUTE_TIME, time_ms)
+
+    def start_ms(self, now_ms: int) -> int | None:
+        """The time to read from, if the policy is one of time."""
+        if self.policy == ABSOLUTE_TIME:
+            return self.time_ms
+        if self.policy == RELATIVE_TIME:
+            assert self.time_ms is not None, "checked when it was made"
+            return max(0, now_ms - self.time_ms)
+        return None
+
+
+def parse_topics(topics: Iterable[object]) -> tuple[SourceTopic, ...]:
+    """The topics that a user named, in the order of their names, each once."""
+    if isinstance(topics, str | bytes | Mapping | SourceTopic):
+        raise BadConfig("topics", "give a list, also for one topic")
+    found = [_parse_topic(each) for each in topics]
+    if not found:
+        raise BadConfig("topics", "name at least one")
+    names = [topic.name for topic in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise BadConfig("topics", f"duplicate topic: {name!r}")
+    return tuple(sorted(found, key=lambda topic: topic.name))
+
+
+def _is_name(given: object) -> bool:
+    """Whether Kafka allows a topic of this name."""
+    legal = isinstance(given, str) and _LEGAL_NAME.fullmatch(given) is not None
+    return legal and given not in {".", ".."}
+
+
+def _parse_topic(given: object) -> SourceTopic:
+    """One topic, out of anything that has the fields of one."""
+    if isinstance(given, SourceTopic):
+        return given
+    if isinstance(given, Mapping):
+        unknown = [str(key) for key in given if key not in _FIELDS]
+        if unknown or "name" not in given:
+            raise BadConfig("topics", f"{given!r} is no topic: its keys are {', '.join(_FIELDS)}")
+        return SourceTopic(given["name"], given.get("policy") or LATEST, given.get("time_ms"))
+    if isinstance(given, str) or not hasattr(given, "name"):
+        raise BadConfig("topics", f"{given!r} is no topic; say SourceTopic.from_earliest(...)")
+    return SourceTopic(
+        given.name, getattr(given, "policy", LATEST), getattr(given, "time_ms", None)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StartPlan:
+    """Everything that decides where one partition is read from."""
+
+    place: TopicPartition
+    policy: str
+    log: LogBounds
+    found: int | None
+    """What the group committed, or where the time is; None if there is neither."""
+    reset: str
+
+
+def start_offset(plan: StartPlan) -> int:
+    """Where to begin; raises OffsetGone where a commit lies outside the log and nothing is said."""
+    if plan.policy == EARLIEST:
+        return plan.log.start
+    if plan.policy == LATEST:
+        return plan.log.end
+    if plan.policy != COMMITTED:
+        return plan.log.end if plan.found is None else min(plan.found, plan.log.end)
+    if plan.found is None:
+        return plan.log.end if plan.reset == LATEST else plan.log.start
+    if plan.log.start <= plan.found <= plan.log.end:
+        return plan.found
+    if plan.reset in (EARLIEST, LATEST):
+        return plan.log.start if plan.reset == EARLIEST else plan.log.end
+    place = plan.place
+    raise OffsetGone(place.topic, place.partition, plan.found, plan.log.start, plan.log.end)
+
+
+def check_policies(topics: Iterable[SourceTopic], group_id: str) -> None:
+    """A policy that needs a group needs its name."""
+    for topic in topics:
+        if topic.policy == COMMITTED and not group_id:
+            raise BadConfig("group.id", f"is missing; topic {topic.name!r} is read as committed")

@@ -13,16 +13,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from lakelog.client.arrivals import Arrived, Event, Failed, Joined, Moved, Stuck
-from lakelog.client.decoding import Tally
-from lakelog.client.flow import Hunger
-from lakelog.client.frontiers import Frontiers
-from lakelog.client.held import Held, Taken
-from lakelog.client.partitions import Partition
-from lakelog.client.position import PartitionSnapshot, Snapshot, standing_at
-from lakelog.client.release import Limit, Progress, Rule, is_live, squeezed
+from lakelog.client.decoder import Tally
+from lakelog.client.events import Arrived, Event, Failed, Joined, Moved, Stuck
+from lakelog.client.fetch_scheduler import Hunger
+from lakelog.client.merge_buffer import Held, Taken
+from lakelog.client.partition_state import Progress, Standing
+from lakelog.client.snapshot import PartitionSnapshot, Snapshot, standing_at
+from lakelog.client.watermark import Frontiers, Limit, Rule, is_live, squeezed
 from lakelog.kafka_client.failures import ClientFailure
-from lakelog.kafka_client.offsets import TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,27 +30,6 @@ class ReaderOptions:
     rule: Rule
     is_ordered: bool
     idle_ms_max: int | None
-
-
-@dataclass(slots=True, eq=False)
-class Standing:
-    """How far one partition was read and given out."""
-
-    partition: Partition
-    progress: Progress
-    version: int = 0
-    last_ms: int | None = None
-    live_position: int | None = None
-    """How far it was read when it became live."""
-    is_live: bool = False
-    """For the user: what was read until then was given out."""
-    is_retired: bool = False
-    """Its topic is no more; what was read of it is still given out."""
-
-    @property
-    def place(self) -> TopicPartition:
-        """The partition by name."""
-        return self.partition.place
 
 
 class Reader:

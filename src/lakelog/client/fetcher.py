@@ -16,17 +16,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Protocol
 
-from lakelog.client.arrivals import Stuck
-from lakelog.client.decoding import Decoded, Slice, Tally, Work
+from lakelog.client.decoder import Decoded, Slice, Tally, Work
+from lakelog.client.events import Stuck
 from lakelog.client.fetch_requests import (
     TOPIC_ID_VERSION,
+    Ask,
     InFlight,
     Sent,
     build_request,
     has_ids,
 )
-from lakelog.client.flow import Ask, Flow, Hunger, Usage
-from lakelog.client.partitions import Partition
+from lakelog.client.fetch_scheduler import Flow, Hunger, Usage
+from lakelog.client.partition_state import Partition
 from lakelog.kafka_client.cluster import KafkaCluster
 from lakelog.kafka_client.connection import Connection
 from lakelog.kafka_client.failures import BrokerError, ClientFailure, Closed, CorruptBatch

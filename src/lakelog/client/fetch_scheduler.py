@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from lakelog.client.lanes import Lane, Lanes, LeaderLanes
+from lakelog.client.fetch_requests import Ask, Share
+from lakelog.client.fetch_slots import Lane, Lanes, LeaderLanes
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
@@ -84,27 +85,6 @@ class Usage:
     held_bytes: int
     held_rows: int
     hunger: Hunger
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """One partition's part of a request."""
-
-    index: int
-    bytes_max: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
-    """One request to one leader."""
-
-    shares: tuple[Share, ...]
-    bytes_max: int
-    is_waiting: bool = False
-    """Whether the broker may keep it until records come."""
-    has_tail: bool = False
-    is_for_hunger: bool = False
-    """Whether it is sent only because the reader has nothing to give out."""
 
 
 class Flow:

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from tests.client.row_cases import Row, at, fetched, in_numpy
 from tests.profiles import examples
 
-from lakelog.client.held import Held, Taken
-from lakelog.client.release import ALL
-from lakelog.client.rows import MessageRows, load, message_schema, partition_state_schema
-from lakelog.client.runs import Run
+from lakelog.client.arrow_rows import MessageRows, load, message_schema, partition_state_schema
+from lakelog.client.merge_buffer import Held, Run, Taken
+from lakelog.client.watermark import ALL
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.fetched import FetchedRows, decode_fetched
 from lakelog.records.fetched_batches import walk_batches
@@ -180,8 +179,8 @@ def test_building_a_batch_does_not_bring_in_pandas() -> None:
     # `pa.array` and `pa.scalar` import it where it is installed: a second at the first poll.
     program = """
 import sys
-from tests.client.test_rows import NAMES, at, taken
-from lakelog.client.rows import MessageRows
+from tests.client.test_arrow_rows import NAMES, at, taken
+from lakelog.client.arrow_rows import MessageRows
 MessageRows(NAMES).build(taken((0, at(5)), (5, at(6))))
 MessageRows(NAMES).empty()
 sys.exit("pandas" in sys.modules)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from lakelog.client.source_topic import (
+from lakelog.client.options import (
     SourceTopic,
     StartPlan,
     check_policies,

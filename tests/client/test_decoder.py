@@ -6,10 +6,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from lakelog.client.arrivals import Arrivals, Arrived, Event, Failed, Moved
-from lakelog.client.decoding import Decoded, DecodeOptions, Decoder, Slice, Tally
-from lakelog.client.partitions import Partition
-from lakelog.client.position import OffsetRange
+from lakelog.client.decoder import Decoded, DecodeOptions, Decoder, Slice, Tally
+from lakelog.client.events import Arrivals, Arrived, Event, Failed, Moved
+from lakelog.client.partition_state import Partition
+from lakelog.client.snapshot import OffsetRange
 from lakelog.kafka_client.offsets import TopicPartition
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.codecs import Codec
@@ -130,7 +130,7 @@ def test_without_checks_a_broken_batch_is_still_never_nonsense() -> None:
 
 
 def test_an_answer_that_becomes_too_large_comes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lakelog.client.decoding.DECOMPRESSED_BYTES_MAX", 5000)
+    monkeypatch.setattr("lakelog.client.decoder.DECOMPRESSED_BYTES_MAX", 5000)
     records = b"".join(batch(first, [7] * 10, Codec.ZSTD, 200) for first in range(0, 80, 10))
     with decoding() as bench:
         events = bench.decode(part(records))

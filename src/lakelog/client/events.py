@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from lakelog.client.partitions import Partition
-from lakelog.client.runs import Run
+from lakelog.client.merge_buffer import Run
+from lakelog.client.partition_state import Partition
 from lakelog.kafka_client.failures import ClientFailure
 from lakelog.kafka_client.offsets import LogBounds
 

@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from lakelog.client.arrivals import Event, Failed, Joined, Moved
-from lakelog.client.fetching import Fetching
-from lakelog.client.flow import Flow
-from lakelog.client.partitions import Partition
-from lakelog.client.source_topic import EARLIEST, LATEST
+from lakelog.client.events import Event, Failed, Joined, Moved
+from lakelog.client.fetch_scheduler import Flow
+from lakelog.client.fetcher import Fetching
+from lakelog.client.options import EARLIEST, LATEST
+from lakelog.client.partition_state import Partition
 from lakelog.kafka_client.cluster import KafkaCluster
 from lakelog.kafka_client.failures import (
     AuthenticationFailed,

@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from lakelog.client.held import Taken
+from lakelog.client.merge_buffer import Taken
+from lakelog.client.partition_state import Standing
+from lakelog.client.reader import Reader
+from lakelog.kafka_client.offsets import TopicPartition
 from lakelog.records import ordering
 from lakelog.records.ordering import (
     KEY_NULLS,
@@ -28,7 +31,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakelog.records.kernels import Ints, Longs
-
 
 _ALIKE_ROWS_MIN: Final = 1 << 14
 _ALIKE_TOPICS_MAX: Final = 64
@@ -220,3 +222,55 @@ def _repeated(text: str, count: int) -> "pa.Array":
     edges = np.arange(count + 1, dtype=np.int32) * np.int32(len(encoded))
     buffers = [None, pa.py_buffer(edges), pa.py_buffer(encoded * count)]
     return pa.Array.from_buffers(pa.string(), count, buffers)
+
+
+def partition_states(reader: Reader, paused: frozenset[int]) -> "pa.RecordBatch":
+    """One row for each partition, by topic and number."""
+    import pyarrow as pa  # noqa: PLC0415 - slow to import, and an extra
+
+    schema = partition_state_schema()
+    rows = [_state(reader, standing, paused) for standing in reader.current()]
+    return pa.RecordBatch.from_pylist(rows, schema=schema)
+
+
+def _state(
+    reader: Reader, standing: Standing, paused: frozenset[int]
+) -> dict[str, str | int | bool | None]:
+    progress = standing.progress
+    released = reader.released_offset(standing)
+    return {
+        "topic": standing.place.topic,
+        "partition": standing.place.partition,
+        "replay_start_offset": progress.start,
+        "replay_end_offset": progress.end,
+        "consumed_offset": max(progress.start, progress.position - 1),
+        "released_offset": progress.start if released is None else released,
+        "last_consumed_timestamp": standing.last_ms,
+        "is_live": reader.is_partition_live(standing),
+        "is_paused": progress.index in paused,
+        "high_watermark": standing.partition.end,
+        "lag": lag(reader, standing),
+    }
+
+
+def lag(reader: Reader, standing: Standing) -> int | None:
+    """How many offsets are there that were not given out; None before a broker said."""
+    end = standing.partition.end
+    return None if end is None else max(0, end - reader.next_offset(standing))
+
+
+def lags(reader: Reader) -> dict[TopicPartition, int]:
+    """The lag of each partition that is known."""
+    found = {each.place: lag(reader, each) for each in reader.current()}
+    return {place: count for place, count in found.items() if count is not None}
+
+
+def history(reader: Reader) -> tuple[int, int]:
+    """How many offsets the history has, and how many of them are behind us."""
+    total = done = 0
+    for standing in reader.current():
+        progress = standing.progress
+        total += max(0, progress.end - progress.start)
+        reached = min(progress.end, reader.next_offset(standing))
+        done += max(0, reached - progress.start)
+    return total, done

@@ -5,12 +5,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.profiles import examples
 
-from lakelog.client.flow import (
+from lakelog.client.fetch_requests import Ask
+from lakelog.client.fetch_scheduler import (
     CHUNK_BYTES_MIN,
     MIB,
     REQUESTS_MAX,
     TAIL_PAUSE_S,
-    Ask,
     Flow,
     FlowLimits,
     Hunger,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakelog.client.transactions import aborted_batches
+from lakelog.client.decoder import aborted_batches
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.fetched import decode_fetched
 from lakelog.records.fetched_batches import walk_batches

@@ -1,11 +1,12 @@
-"""What the loop knows of one partition: where it reads, who serves it, and what went wrong.
+"""One partition, as the loop that fetches and the reader that releases know it. Pure.
 
-Only the loop writes it. Other threads read single numbers of it, which may be a moment old.
+Only the loop writes its own part. Other threads read single numbers of it, which may be a moment
+old. The reader's part is used by one thread at a time.
 """
 
 from dataclasses import dataclass, field
 
-from lakelog.client.position import OffsetRange
+from lakelog.client.snapshot import OffsetRange
 from lakelog.kafka_client.failures import ClientFailure
 from lakelog.kafka_client.offsets import TopicPartition
 
@@ -50,3 +51,40 @@ class Partition:
         self.failures = 0
         self.failure = None
         self.troubled_since_s = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far one partition was read: its rows [start, position), of which [start, end) prime.
+
+    `tail_ms` is the least timestamp among the latest rows read, None before the first.
+    """
+
+    index: int
+    start: int
+    end: int
+    position: int
+    tail_ms: int | None
+    is_idle: bool = False
+    was_live: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Standing:
+    """How far one partition was read and given out."""
+
+    partition: Partition
+    progress: Progress
+    version: int = 0
+    last_ms: int | None = None
+    live_position: int | None = None
+    """How far it was read when it became live."""
+    is_live: bool = False
+    """For the user: what was read until then was given out."""
+    is_retired: bool = False
+    """Its topic is no more; what was read of it is still given out."""
+
+    @property
+    def place(self) -> TopicPartition:
+        """The partition by name."""
+        return self.partition.place

@@ -1,4 +1,4 @@
-"""The part of a consumer that lives on the loop: found offsets, fetches, upkeep and decoding.
+"""The part of a consumer that lives on the loop: found offsets, fetches, metadata and decoding.
 
 Rules: it is made, used and closed on one loop, but for `seek`, `wake` and the like, which the loop
 is told to call. Offsets are all found before the first fetch, so that the end of every partition
@@ -10,15 +10,14 @@ from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from lakelog.client.arrivals import Arrivals, Event, Failed, Joined
-from lakelog.client.decoding import Decoded, DecodeOptions, Decoder, Slice, Tally
-from lakelog.client.fetching import Fetching
-from lakelog.client.flow import MIB, Flow, FlowLimits
-from lakelog.client.options import ConsumerOptions
-from lakelog.client.partitions import Partition
-from lakelog.client.position import PartitionSnapshot, Snapshot
-from lakelog.client.source_topic import COMMITTED, SourceTopic, StartPlan, start_offset
-from lakelog.client.upkeep import Upkeep
+from lakelog.client.decoder import Decoded, DecodeOptions, Decoder, Slice, Tally
+from lakelog.client.events import Arrivals, Event, Failed, Joined
+from lakelog.client.fetch_scheduler import MIB, Flow, FlowLimits
+from lakelog.client.fetcher import Fetching
+from lakelog.client.metadata_refresh import Upkeep
+from lakelog.client.options import COMMITTED, ConsumerOptions, SourceTopic, StartPlan, start_offset
+from lakelog.client.partition_state import Partition
+from lakelog.client.snapshot import PartitionSnapshot, Snapshot
 from lakelog.clock import Clock, Entropy, Tasks
 from lakelog.kafka_client.cluster import KafkaCluster
 from lakelog.kafka_client.failures import (

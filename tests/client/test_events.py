@@ -2,7 +2,7 @@
 
 import threading
 
-from lakelog.client.arrivals import Arrivals, Stuck
+from lakelog.client.events import Arrivals, Stuck
 
 
 def test_events_come_out_once_and_in_order() -> None:

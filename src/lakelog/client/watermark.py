@@ -1,4 +1,4 @@
-"""When a row may be given out: the rule that turns partitions' progress into one limit.
+"""When a row may be given out: the rule that turns partitions' progress into one limit. Pure.
 
 Rows go out in the order of their key: timestamp, topic, partition, offset. Topic and partition are
 one number here, the index: any numbers, dense or not, that sort like (topic, partition). While a
@@ -10,32 +10,22 @@ nothing may go that its next rows could precede. How far back those can lie is `
 - A partition that is not live and has delivered nothing holds everything back; a paused one counts
   as it stands.
 - Once nobody holds anything back, everything may go, in the order of its key as far as it is held.
+
+The limit is the least of many times that move. It is found without looking at all of them, of
+thousands of partitions and after every answer: in a heap whose old entries are dropped when they
+come to its top.
 """
 
-from collections.abc import Iterable
+import heapq
 from dataclasses import dataclass, replace
 from typing import Final
+
+from lakelog.client.partition_state import Progress
 
 INT64_MAX: Final = (1 << 63) - 1
 INT64_MIN: Final = -(1 << 63)
 INDEX_MAX: Final = (1 << 31) - 1
 """Every index is smaller than this."""
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far one partition was read: its rows [start, position), of which [start, end) prime.
-
-    `tail_ms` is the least timestamp among the latest rows read, None before the first.
-    """
-
-    index: int
-    start: int
-    end: int
-    position: int
-    tail_ms: int | None
-    is_idle: bool = False
-    was_live: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,24 +68,58 @@ def is_live(progress: Progress, rule: Rule) -> bool:
     return progress.tail_ms - rule.out_of_order_ms >= rule.cutoff_ms
 
 
-def limit(progresses: Iterable[Progress], rule: Rule) -> Limit:
-    """What may go now: up to the least key that a priming partition could still deliver."""
-    least = ALL
-    for progress in progresses:
-        if progress.is_idle or is_live(progress, rule):
-            continue
-        if progress.tail_ms is None:
-            return NOTHING
-        timestamp_ms = progress.tail_ms - rule.out_of_order_ms
-        if timestamp_ms < INT64_MIN:
-            return NOTHING
-        least = min(least, Limit(timestamp_ms, progress.index))
-    return least
-
-
 def squeezed(rule: Rule) -> Rule:
     """The rule while memory is over its bound: nobody is waited for longer than for their last row.
 
     The bound goes first; rows that come late because of it are counted by whoever gives them out.
     """
     return replace(rule, out_of_order_ms=0)
+
+
+_STALE_ENTRIES_MAX: Final = 1024
+
+
+class Frontiers:
+    """The partitions that are waited for, and how far each was read."""
+
+    def __init__(self) -> None:
+        self._tails: dict[int, int | None] = {}
+        self._silent = 0
+        self._heap: list[tuple[int, int]] = []
+
+    def __len__(self) -> int:
+        """How many are waited for."""
+        return len(self._tails)
+
+    def wait_for(self, index: int, tail_ms: int | None) -> None:
+        """Rows wait for this partition, whose tail this is; None before its first row."""
+        if index in self._tails and self._tails[index] == tail_ms:
+            return
+        self.forget(index)
+        self._tails[index] = tail_ms
+        if tail_ms is None:
+            self._silent += 1
+        else:
+            heapq.heappush(self._heap, (tail_ms, index))
+            if len(self._heap) > 2 * len(self._tails) + _STALE_ENTRIES_MAX:
+                known = self._tails.items()
+                self._heap = [(tail, each) for each, tail in known if tail is not None]
+                heapq.heapify(self._heap)
+
+    def forget(self, index: int) -> None:
+        """Rows wait no more for this partition."""
+        if index in self._tails and self._tails.pop(index) is None:
+            self._silent -= 1
+
+    def limit(self, out_of_order_ms: int) -> Limit:
+        """The greatest key that may go."""
+        if self._silent:
+            return NOTHING
+        heap = self._heap
+        while heap:
+            tail_ms, index = heap[0]
+            if self._tails.get(index) == tail_ms:
+                timestamp_ms = tail_ms - out_of_order_ms
+                return NOTHING if timestamp_ms < INT64_MIN else Limit(timestamp_ms, index)
+            heapq.heappop(heap)
+        return ALL

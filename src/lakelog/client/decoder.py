@@ -5,26 +5,125 @@ Rules:
 - Answers are decoded first in, first out, by one thread: partitions never overtake themselves.
 - A batch with a wrong checksum, or one that is no batch, is never given out. The rows before it
   are; of its partition nothing more until the loop has asked again, or has given up.
-- A few rows are decoded without compiled kernels; the first real load brings them in.
+- With read_committed, batches of aborted transactions are left out. A broker sends, beside the
+  records, the aborted transactions that touch them: producer and first offset. From that offset on,
+  the producer's transactional batches are aborted, until its next abort marker; the same producer
+  may have several such transactions in one answer. It is the rule of Kafka's own consumer.
+- A few rows are decoded without compiled kernels; the first real load brings them in. Loading takes
+  a second, and the first time on a machine, when they are compiled, many. It happens once in a
+  process, on a thread that ends by itself; the interpreter waits for it at its exit, because a
+  compiler must not be stopped in its middle.
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from lakelog.client import kernels
-from lakelog.client.arrivals import Arrivals, Arrived, Event, Failed
-from lakelog.client.flow import Hunger
-from lakelog.client.partitions import Partition
-from lakelog.client.runs import Run
-from lakelog.client.transactions import Aborted, aborted_batches
+import numpy as np
+
+from lakelog.client.events import Arrivals, Arrived, Event, Failed
+from lakelog.client.fetch_scheduler import Hunger
+from lakelog.client.merge_buffer import Run
+from lakelog.client.partition_state import Partition
 from lakelog.kafka_client.failures import ClientFailure
+from lakelog.records import fetched_batches, ordering
 from lakelog.records.codecs import OutputTooLargeError
 from lakelog.records.fetched import DATA_BYTES_MAX, FetchedRows, decode_fetched
 from lakelog.records.fetched_batches import FetchedBatches, check_crcs
-from lakelog.records.header import BatchError
+from lakelog.records.header import HEADER_BYTES, BatchError, MalformedBatchError
+from lakelog.records.varints import read_varint, read_varlong
+
+if TYPE_CHECKING:
+    from lakelog.records.fetched_batches import Flags
+
+Aborted: TypeAlias = tuple[int, int]
+"""A producer's id, and the first offset of a transaction that it aborted."""
+
+_ABORT: Final = 0
+_MARKER_KEY_BYTES: Final = 4
+"""Version and type of a marker, two bytes each; later versions may append to them."""
+
+
+def aborted_batches(
+    batches: FetchedBatches, records: memoryview, aborted: Sequence[Aborted]
+) -> "Flags | None":
+    """True for each batch of an aborted transaction; None if there is none.
+
+    The markers themselves are not marked: whoever decodes leaves every control batch out.
+    """
+    if not aborted or not len(batches):
+        return None
+    producers = np.array(sorted({producer for producer, _ in aborted}), np.int64)
+    touched = batches.are_transactional | batches.are_control
+    touched &= np.isin(batches.producer_ids, producers)
+    numbers = np.flatnonzero(touched)
+    if not len(numbers):
+        return None
+    skipped = np.zeros(len(batches), np.bool_)
+    waiting = sorted(aborted, key=lambda one: one[1], reverse=True)
+    open_producers: set[int] = set()
+    are_control = batches.are_control
+    for number in numbers.tolist():
+        next_offset = int(batches.next_offsets[number])
+        while waiting and waiting[-1][1] < next_offset:
+            open_producers.add(waiting.pop()[0])
+        producer = int(batches.producer_ids[number])
+        if not are_control[number]:
+            skipped[number] = producer in open_producers
+        elif _is_abort(records, batches, number):
+            open_producers.discard(producer)
+    return skipped if skipped.any() else None
+
+
+def _is_abort(records: memoryview, batches: FetchedBatches, number: int) -> bool:
+    """Whether this control batch ends its transaction by an abort; a cleaned one ends nothing."""
+    if not batches.record_counts[number]:
+        return False
+    position = int(batches.starts[number]) + HEADER_BYTES
+    end = int(batches.ends[number])
+    _, position = read_varint(records, position, end)
+    _, position = read_varlong(records, position + 1, end)
+    _, position = read_varint(records, position, end)
+    key_bytes, position = read_varint(records, position, end)
+    if not _MARKER_KEY_BYTES <= key_bytes <= end - position:
+        raise MalformedBatchError("a marker without a type")
+    return int.from_bytes(records[position + 2 : position + 4], "big", signed=True) == _ABORT
+
+
+_kernels_turn: Final = threading.Lock()
+
+
+def load_kernels_aside() -> None:
+    """Begin to load them, unless that was done or is being done."""
+    if are_kernels_loaded() or not _kernels_turn.acquire(blocking=False):
+        return
+    threading.Thread(target=_load_and_release, name="lakelog-kernels", daemon=False).start()
+
+
+def load_kernels() -> None:
+    """Load them and wait until they are there: for benchmarks, and whoever has the time."""
+    with _kernels_turn:
+        _load_all_kernels()
+
+
+def are_kernels_loaded() -> bool:
+    """Whether all of them are in use."""
+    return fetched_batches.loaded() is not None and ordering.loaded() is not None
+
+
+def _load_and_release() -> None:
+    try:
+        _load_all_kernels()
+    finally:
+        _kernels_turn.release()
+
+
+def _load_all_kernels() -> None:
+    fetched_batches.load()
+    ordering.load()
+
 
 DECOMPRESSED_BYTES_MAX: Final = 64 * 1024 * 1024
 """Of one piece of rows: an answer that becomes more is taken in pieces."""
@@ -162,7 +261,7 @@ class Decoder:
         if self._small_bytes <= FEW_BYTES:
             self._small_bytes += size
             if self._small_bytes > FEW_BYTES:
-                kernels.load_aside()
+                load_kernels_aside()
 
     def _decode(self, each: Slice, corrupt: list[tuple[Slice, int]]) -> Iterator[Arrived]:
         """The rows of a slice as runs, mostly one, up to the first batch that is none."""
