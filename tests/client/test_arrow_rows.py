@@ -12,7 +12,7 @@ from tests.client.row_cases import Row, at, fetched, in_numpy
 from tests.profiles import examples
 
 from lakelog.client.arrow_rows import MessageRows, load, message_schema, partition_state_schema
-from lakelog.client.merge_buffer import Held, Run, Taken
+from lakelog.client.merge_buffer import MergeBuffer, MergedRows, SortedRun
 from lakelog.client.watermark import ALL
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.fetched import FetchedRows, decode_fetched
@@ -31,10 +31,10 @@ def _kernels(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-def taken(*runs: tuple[int, FetchedRows], ordered: bool = True) -> Taken:
-    held = Held(ordered=ordered)
+def taken(*runs: tuple[int, FetchedRows], ordered: bool = True) -> MergedRows:
+    held = MergeBuffer(ordered=ordered)
     for index, rows in runs:
-        held.add(Run(index, rows, ordered=ordered))
+        held.add(SortedRun(index, rows, ordered=ordered))
     found = held.take(ALL, 1_000)
     assert found is not None
     return found
@@ -135,8 +135,8 @@ def test_an_empty_batch_has_all_columns() -> None:
 def test_columns_that_are_alike_grow_with_the_batches() -> None:
     builder = MessageRows(NAMES)
     small = builder.build(taken((0, at(5))))
-    held = Held(ordered=True)
-    held.add(Run(1, at(*range(20_000))))
+    held = MergeBuffer(ordered=True)
+    held.add(SortedRun(1, at(*range(20_000))))
     found = held.take(ALL, 20_000)
     assert found is not None
     large = builder.build(found)
@@ -206,12 +206,12 @@ RECORDS = st.builds(Record, CONTENT, CONTENT, st.integers(-1, 9), HEADERS)
 def test_every_record_comes_out_as_it_was_sent(
     sent: list[tuple[int, list[Record]]], views: bool, rows_max: int
 ) -> None:
-    held = Held(ordered=True)
+    held = MergeBuffer(ordered=True)
     expected = []
     for place, (index, records) in enumerate(sent):
         base = place * 10
         data = memoryview(build_batch(records, BatchOptions(base_offset=base)))
-        held.add(Run(index, decode_fetched(data, walk_batches(data), from_offset=0)))
+        held.add(SortedRun(index, decode_fetched(data, walk_batches(data), from_offset=0)))
         for number, record in enumerate(records):
             headers = [{"key": key.decode(), "value": value} for key, value in record.headers]
             key = (record.timestamp_ms, index, base + number)

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from lakelog.client.decoder import Decoded, DecodeOptions, Decoder, Slice, Tally
-from lakelog.client.events import Arrivals, Arrived, Event, Failed, Moved
-from lakelog.client.partition_state import Partition
+from lakelog.client.decoder import Decoded, DecodeOptions, Decoder, MemoryAccount, Slice
+from lakelog.client.events import Event, EventQueue, PositionReset, ReadFailed, RowsArrived
+from lakelog.client.partition_state import PartitionState
 from lakelog.client.snapshot import OffsetRange
 from lakelog.kafka_client.offsets import TopicPartition
 from lakelog.records.build import BatchOptions, Record, build_batch
@@ -32,7 +32,7 @@ def part(
     is_copied: bool = True,
 ) -> Slice:
     batches = walk_batches(memoryview(records))
-    partition = Partition(0, TopicPartition("t", 0), bytes(16), position, released)
+    partition = PartitionState(0, TopicPartition("t", 0), bytes(16), position, released)
     return Slice(
         partition,
         version,
@@ -49,9 +49,9 @@ class Bench:
     """A decoder, and what it said."""
 
     def __init__(self, *, is_ordered: bool = True, checks_crcs: bool = True) -> None:
-        self.tally = Tally()
+        self.tally = MemoryAccount()
         self.said: list[Decoded] = []
-        self.arrivals = Arrivals()
+        self.arrivals = EventQueue()
         self._heard = threading.Semaphore(0)
         options = DecodeOptions(is_ordered=is_ordered, checks_crcs=checks_crcs)
         self.decoder = Decoder(options, self.arrivals, self.tally, self._report)
@@ -77,7 +77,9 @@ def decoding(**options: bool) -> Iterator[Bench]:
 
 def offsets(events: list[Event]) -> list[list[int]]:
     return [
-        each.run.offsets(0, len(each.run)).tolist() for each in events if isinstance(each, Arrived)
+        each.run.offsets(0, len(each.run)).tolist()
+        for each in events
+        if isinstance(each, RowsArrived)
     ]
 
 
@@ -86,7 +88,7 @@ def test_rows_come_sorted_by_time_and_are_counted() -> None:
         records = batch(5, [30, 10, 20]) + batch(8, [5])
         events = bench.decode(part(records, 5))
         assert offsets(events) == [[8, 6, 7, 5]]
-        assert isinstance(events[0], Arrived)
+        assert isinstance(events[0], RowsArrived)
         assert events[0].next_offset == 9
         assert (bench.tally.held_rows(), bench.tally.held_bytes()) == (4, events[0].run.nbytes)
         assert bench.said[0].wire_bytes == len(records)
@@ -94,10 +96,10 @@ def test_rows_come_sorted_by_time_and_are_counted() -> None:
 
 
 def test_news_keep_their_place_between_rows() -> None:
-    moved = Moved(0, 0, 50)
+    moved = PositionReset(0, 0, 50)
     with decoding() as bench:
         events = bench.decode(part(batch(0, [1])), moved, part(batch(50, [2]), 50))
-    assert [type(each) for each in events] == [Arrived, Moved, Arrived]
+    assert [type(each) for each in events] == [RowsArrived, PositionReset, RowsArrived]
 
 
 def test_rows_that_were_given_out_before_are_left_out() -> None:
@@ -113,7 +115,7 @@ def test_rows_before_a_broken_batch_are_given_and_none_after_it() -> None:
     with decoding() as bench:
         events = bench.decode(part(records))
         assert offsets(events) == [[0, 1, 2]]
-        assert isinstance(events[0], Arrived)
+        assert isinstance(events[0], RowsArrived)
         assert events[0].next_offset == 3
         ((_, offset),) = bench.said[0].corrupt
         assert offset == 3
@@ -137,7 +139,12 @@ def test_an_answer_that_becomes_too_large_comes_in_pieces(monkeypatch: pytest.Mo
         assert not bench.said[0].corrupt
     assert len(events) == 4
     assert offsets(events) == [list(range(first, first + 20)) for first in range(0, 80, 20)]
-    assert [each.next_offset for each in events if isinstance(each, Arrived)] == [20, 40, 60, 80]
+    assert [each.next_offset for each in events if isinstance(each, RowsArrived)] == [
+        20,
+        40,
+        60,
+        80,
+    ]
 
 
 def test_a_bug_is_told_to_the_reader() -> None:
@@ -146,7 +153,7 @@ def test_a_bug_is_told_to_the_reader() -> None:
         broken = part(batch(0, [1]))
         object.__setattr__(broken, "batches", None)
         events = bench.decode(broken, good)
-    assert isinstance(events[0], Failed)
+    assert isinstance(events[0], ReadFailed)
     assert offsets(events) == [[0]]
 
 

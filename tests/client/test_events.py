@@ -2,12 +2,12 @@
 
 import threading
 
-from lakelog.client.events import Arrivals, Stuck
+from lakelog.client.events import BufferFull, EventQueue
 
 
 def test_events_come_out_once_and_in_order() -> None:
-    arrivals = Arrivals()
-    first, second = Stuck(), Stuck()
+    arrivals = EventQueue()
+    first, second = BufferFull(), BufferFull()
     arrivals.put([first])
     arrivals.put([second])
     assert arrivals.drain() == [first, second]
@@ -15,7 +15,7 @@ def test_events_come_out_once_and_in_order() -> None:
 
 
 def test_whoever_waits_is_woken_by_an_event() -> None:
-    arrivals = Arrivals()
+    arrivals = EventQueue()
     woken = threading.Event()
 
     def wait() -> None:
@@ -24,14 +24,14 @@ def test_whoever_waits_is_woken_by_an_event() -> None:
 
     thread = threading.Thread(target=wait)
     thread.start()
-    arrivals.put([Stuck()])
+    arrivals.put([BufferFull()])
     assert woken.wait(10)
     thread.join()
 
 
 def test_whoever_comes_too_late_to_wait_does_not() -> None:
-    arrivals = Arrivals()
-    arrivals.put([Stuck()])
+    arrivals = EventQueue()
+    arrivals.put([BufferFull()])
     arrivals.wait(30)
     called: list[int] = []
     arrivals.call_when_changed(lambda: called.append(1))
@@ -39,7 +39,7 @@ def test_whoever_comes_too_late_to_wait_does_not() -> None:
 
 
 def test_a_waker_is_called_once_and_not_after_it_was_forgotten() -> None:
-    arrivals = Arrivals()
+    arrivals = EventQueue()
     called: list[str] = []
 
     def one() -> None:
@@ -51,13 +51,13 @@ def test_a_waker_is_called_once_and_not_after_it_was_forgotten() -> None:
     arrivals.call_when_changed(one)
     arrivals.call_when_changed(two)
     arrivals.forget(two)
-    arrivals.put([Stuck()])
-    arrivals.put([Stuck()])
+    arrivals.put([BufferFull()])
+    arrivals.put([BufferFull()])
     assert called == ["one"]
 
 
 def test_a_close_wakes_all_and_nobody_waits_then() -> None:
-    arrivals = Arrivals()
+    arrivals = EventQueue()
     called: list[int] = []
     arrivals.call_when_changed(lambda: called.append(1))
     arrivals.close()

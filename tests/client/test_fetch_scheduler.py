@@ -5,23 +5,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.profiles import examples
 
-from lakelog.client.fetch_requests import Ask
+from lakelog.client.fetch_requests import PlannedFetch
 from lakelog.client.fetch_scheduler import (
     CHUNK_BYTES_MIN,
     MIB,
     REQUESTS_MAX,
     TAIL_PAUSE_S,
-    Flow,
-    FlowLimits,
-    Hunger,
-    Usage,
+    BufferUsage,
+    Demand,
+    FetchLimits,
+    FetchScheduler,
 )
 
-EMPTY = Usage(held_bytes=0, held_rows=0, hunger=Hunger.FED)
+EMPTY = BufferUsage(held_bytes=0, held_rows=0, hunger=Demand.FED)
 
 
-def usage(held_bytes: int = 0, held_rows: int = 0, hunger: Hunger = Hunger.FED) -> Usage:
-    return Usage(held_bytes=held_bytes, held_rows=held_rows, hunger=hunger)
+def usage(held_bytes: int = 0, held_rows: int = 0, hunger: Demand = Demand.FED) -> BufferUsage:
+    return BufferUsage(held_bytes=held_bytes, held_rows=held_rows, hunger=hunger)
 
 
 def flow(
@@ -30,9 +30,9 @@ def flow(
     is_ordered: bool = True,
     bytes_max: int = 256 * MIB,
     rows_max: int = 1 << 40,
-) -> Flow:
-    made = Flow(
-        FlowLimits(
+) -> FetchScheduler:
+    made = FetchScheduler(
+        FetchLimits(
             bytes_max=bytes_max,
             rows_max=rows_max,
             request_bytes=4 * MIB,
@@ -46,13 +46,18 @@ def flow(
     return made
 
 
-def indexes(ask: Ask | None) -> list[int]:
+def indexes(ask: PlannedFetch | None) -> list[int]:
     assert ask is not None
     return [share.index for share in ask.shares]
 
 
 def answer(
-    made: Flow, ask: Ask, times: dict[int, int | None], *, is_behind: bool = True, size: int = 0
+    made: FetchScheduler,
+    ask: PlannedFetch,
+    times: dict[int, int | None],
+    *,
+    is_behind: bool = True,
+    size: int = 0,
 ) -> None:
     for share in ask.shares:
         time = times.get(share.index)
@@ -161,7 +166,7 @@ def test_partitions_wait_when_memory_is_full_and_go_on_when_there_is_room() -> N
     assert (made.pauses, made.resumes) == (4, 4)
 
 
-def reached(made: Flow, times: dict[int, int], step_ms: int = 10) -> None:
+def reached(made: FetchScheduler, times: dict[int, int], step_ms: int = 10) -> None:
     """Let partitions have read up to these times, in two answers."""
     for back_ms in (step_ms, 0):
         ask = made.plan(1, EMPTY, 0)
@@ -174,14 +179,14 @@ def test_a_full_memory_makes_a_hungry_reader_give_out_what_it_can() -> None:
     reached(made, {0: 300, 1: 100, 2: 200})
     assert made.plan(1, usage(30 * MIB), 0) is None
     assert not made.is_stuck
-    assert made.plan(1, usage(30 * MIB, hunger=Hunger.HUNGRY), 0) is None
+    assert made.plan(1, usage(30 * MIB, hunger=Demand.HUNGRY), 0) is None
     assert made.is_stuck
 
 
 def test_the_least_partition_is_granted_one_fetch_when_the_reader_starves() -> None:
     made = flow(3, bytes_max=24 * MIB)
     reached(made, {0: 300, 1: 100, 2: 200})
-    starving = usage(30 * MIB, hunger=Hunger.STARVING)
+    starving = usage(30 * MIB, hunger=Demand.STARVING)
     ask = made.plan(1, starving, 0)
     assert indexes(ask) == [1]
     assert ask is not None
@@ -196,7 +201,7 @@ def test_a_third_of_the_memory_is_for_those_that_a_hungry_reader_waits_for() -> 
     reached(made, {0: 300, 1: 100, 2: 200, 3: 105})
     held = 170 * MIB
     assert made.plan(1, usage(held), 0) is None
-    ask = made.plan(1, usage(held, hunger=Hunger.HUNGRY), 0)
+    ask = made.plan(1, usage(held, hunger=Demand.HUNGRY), 0)
     assert indexes(ask) == [1, 3], "the others are further than one answer ahead"
     assert ask is not None
     assert ask.is_for_hunger
@@ -206,7 +211,7 @@ def test_a_hungry_reader_waits_for_what_is_under_way() -> None:
     made = flow(2, bytes_max=24 * MIB)
     made.place(1, 7)
     assert made.plan(7, EMPTY, 0) is not None
-    hungry = usage(24 * MIB, hunger=Hunger.HUNGRY)
+    hungry = usage(24 * MIB, hunger=Demand.HUNGRY)
     assert made.plan(1, hungry, 0) is None
     assert not made.is_stuck
 
@@ -268,7 +273,7 @@ def test_a_stopped_partition_is_not_asked_until_it_goes_on() -> None:
 def test_a_partition_that_is_not_waited_for_is_granted_nothing_beyond_the_memory() -> None:
     made = flow(2, bytes_max=24 * MIB)
     made.wait_for(0, is_waited_for=False)
-    full = usage(24 * MIB, hunger=Hunger.STARVING)
+    full = usage(24 * MIB, hunger=Demand.STARVING)
     ask = made.plan(1, full, 0)
     assert indexes(ask) == [1]
     assert ask is not None
@@ -288,13 +293,13 @@ def test_memory_stays_bounded_and_the_least_partition_always_comes(data: st.Data
     ends = data.draw(st.lists(st.integers(1, 60), min_size=count, max_size=count))
     times = [0] * count  # chunk t of a partition has time t
     held = [0] * count
-    in_flight: list[Ask] = []
-    hunger = Hunger.FED
+    in_flight: list[PlannedFetch] = []
+    hunger = Demand.FED
     for _ in range(2000):
         while (ask := made.plan(1, usage(sum(held) * chunk, hunger=hunger), 0)) is not None:
             in_flight.append(ask)
             if ask.is_for_hunger:
-                hunger = Hunger.FED
+                hunger = Demand.FED
         if in_flight:
             place = data.draw(st.integers(0, len(in_flight) - 1))
             _answer_chunks(made, in_flight.pop(place), times, ends, held, chunk)
@@ -303,8 +308,8 @@ def test_memory_stays_bounded_and_the_least_partition_always_comes(data: st.Data
             max(0, kept - max(0, at - least)) for kept, at in zip(held, times, strict=True)
         ]
         held = [kept - gone for kept, gone in zip(held, given_out, strict=True)]
-        hunger = Hunger.STARVING if made.is_stuck else Hunger.HUNGRY
-        hunger = Hunger.FED if any(given_out) else hunger
+        hunger = Demand.STARVING if made.is_stuck else Demand.HUNGRY
+        hunger = Demand.FED if any(given_out) else hunger
         assert sum(held) * chunk <= bytes_max + count * chunk
         if times == ends and not sum(held):
             return
@@ -312,7 +317,12 @@ def test_memory_stays_bounded_and_the_least_partition_always_comes(data: st.Data
 
 
 def _answer_chunks(
-    made: Flow, ask: Ask, times: list[int], ends: list[int], held: list[int], chunk: int
+    made: FetchScheduler,
+    ask: PlannedFetch,
+    times: list[int],
+    ends: list[int],
+    held: list[int],
+    chunk: int,
 ) -> None:
     came = 0
     for share in ask.shares:

@@ -10,31 +10,31 @@ from tests.client.row_cases import Scenario, at, fetched, in_numpy, limit, scena
 from tests.profiles import examples
 
 from lakelog.client import merge_buffer as held_module
-from lakelog.client.merge_buffer import TAIL_ROWS, Held, Run, Taken
+from lakelog.client.merge_buffer import TAIL_ROWS, MergeBuffer, MergedRows, SortedRun
 from lakelog.client.watermark import ALL, INT64_MAX, INT64_MIN, NOTHING, Limit, Rule, squeezed
 from lakelog.records import ordering
 
 
 def test_rows_in_order_are_neither_sorted_nor_copied() -> None:
     rows = at(5, 5, 8)
-    run = Run(0, rows)
+    run = SortedRun(0, rows)
     assert run.source.order is None
     assert run.source.timestamps_ms is rows.timestamps_ms
     assert run.nbytes == rows.nbytes
 
 
 def test_rows_out_of_order_go_by_time_and_then_by_offset() -> None:
-    run = Run(0, at(7, 5, 7, 5, first=10))
+    run = SortedRun(0, at(7, 5, 7, 5, first=10))
     assert run.offsets(0, 4).tolist() == [11, 13, 10, 12]
     assert run.nbytes > run.rows.nbytes
 
 
 def test_unordered_rows_stay_in_the_order_of_their_offsets() -> None:
-    assert Run(0, at(7, 5, 6), ordered=False).offsets(0, 3).tolist() == [0, 1, 2]
+    assert SortedRun(0, at(7, 5, 6), ordered=False).offsets(0, 3).tolist() == [0, 1, 2]
 
 
 def test_rows_that_were_released_before_are_left_out() -> None:
-    run = Run(0, at(7, 5, 6, 9, first=10), released=((0, 11), (12, 13)))
+    run = SortedRun(0, at(7, 5, 6, 9, first=10), released=((0, 11), (12, 13)))
     assert run.offsets(0, 9).tolist() == [11, 13]
     assert len(run) == 2
     assert run.least_offset() == 11
@@ -42,30 +42,30 @@ def test_rows_that_were_released_before_are_left_out() -> None:
 
 
 def test_rows_that_were_released_before_are_left_out_of_unordered_ones() -> None:
-    run = Run(0, at(7, 5, 6, 9), ordered=False, released=((1, 2), (90, 99)))
+    run = SortedRun(0, at(7, 5, 6, 9), ordered=False, released=((1, 2), (90, 99)))
     assert run.offsets(0, 9).tolist() == [0, 2, 3]
 
 
 def test_ranges_that_hold_nothing_of_the_run_leave_it_as_it_is() -> None:
-    assert Run(0, at(5, 6), released=((7, 9),)).source.order is None
+    assert SortedRun(0, at(5, 6), released=((7, 9),)).source.order is None
 
 
 def test_a_run_may_be_released_whole() -> None:
-    run = Run(0, at(5, 4), released=((0, 2),))
+    run = SortedRun(0, at(5, 4), released=((0, 2),))
     assert len(run) == 0
     assert run.least_offset() is None
 
 
 def test_the_least_offset_that_remains_is_not_that_of_the_next_row() -> None:
-    run = Run(0, at(9, 5, 6, first=20))
+    run = SortedRun(0, at(9, 5, 6, first=20))
     assert [run.least_offset(start=start) for start in range(4)] == [20, 20, 20, None]
-    assert [Run(0, at(5, 6)).least_offset(start=start) for start in range(3)] == [0, 1, None]
+    assert [SortedRun(0, at(5, 6)).least_offset(start=start) for start in range(3)] == [0, 1, None]
 
 
 def test_the_tail_is_the_least_of_the_latest_rows_only() -> None:
-    assert Run(0, at(1, *range(100, 100 + TAIL_ROWS))).tail_ms == 100
-    assert Run(0, at(*range(100, 199), 10**12)).tail_ms == 200 - TAIL_ROWS
-    assert Run(0, at()).tail_ms is None
+    assert SortedRun(0, at(1, *range(100, 100 + TAIL_ROWS))).tail_ms == 100
+    assert SortedRun(0, at(*range(100, 199), 10**12)).tail_ms == 200 - TAIL_ROWS
+    assert SortedRun(0, at()).tail_ms is None
 
 
 @settings(deadline=None)
@@ -74,9 +74,9 @@ def test_a_run_is_a_stable_sort_and_knows_its_least_offset(times: list[int], twi
     ordering.load()
     if twin:
         with in_numpy():
-            run = Run(0, at(*times))
+            run = SortedRun(0, at(*times))
     else:
-        run = Run(0, at(*times))
+        run = SortedRun(0, at(*times))
     expected = sorted(range(len(times)), key=lambda offset: times[offset])
     assert run.offsets(0, len(run)).tolist() == expected
     assert run.source.timestamps_ms.tolist() == sorted(times)
@@ -86,7 +86,7 @@ def test_a_run_is_a_stable_sort_and_knows_its_least_offset(times: list[int], twi
 
 def test_a_run_keeps_no_bytes_but_those_of_its_rows() -> None:
     rows = at(5, 6)
-    run = Run(0, rows)
+    run = SortedRun(0, rows)
     assert run.buffer.size == len(rows.data)
     assert np.shares_memory(np.frombuffer(run.buffer, np.uint8), np.frombuffer(rows.data, np.uint8))
 
@@ -104,7 +104,7 @@ def _kernels(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-def keys(taken: Taken | None) -> list[Key]:
+def keys(taken: MergedRows | None) -> list[Key]:
     """Timestamp, index and offset of the rows."""
     if taken is None:
         return []
@@ -115,62 +115,62 @@ def keys(taken: Taken | None) -> list[Key]:
 
 
 def test_rows_of_several_partitions_go_by_time_then_index_then_offset() -> None:
-    held = Held(ordered=True)
-    held.add(Run(4, at(5, 6)))
-    held.add(Run(2, at(6, 5, 5)))
+    held = MergeBuffer(ordered=True)
+    held.add(SortedRun(4, at(5, 6)))
+    held.add(SortedRun(2, at(6, 5, 5)))
     assert keys(held.take(ALL, 100)) == [(5, 2, 1), (5, 2, 2), (5, 4, 0), (6, 2, 0), (6, 4, 1)]
     assert held.take(ALL, 100) is None
 
 
 def test_runs_of_one_partition_go_in_the_order_of_their_arrival() -> None:
-    held = Held(ordered=True)
-    held.add(Run(1, at(5, 7)))
-    held.add(Run(0, at(5)))
-    held.add(Run(1, at(5, 5, first=2)))
+    held = MergeBuffer(ordered=True)
+    held.add(SortedRun(1, at(5, 7)))
+    held.add(SortedRun(0, at(5)))
+    held.add(SortedRun(1, at(5, 5, first=2)))
     assert keys(held.take(Limit(5, 1), 100)) == [(5, 0, 0), (5, 1, 0), (5, 1, 2), (5, 1, 3)]
 
 
 def test_nothing_goes_above_the_limit() -> None:
-    held = Held(ordered=True)
-    held.add(Run(1, at(5, 6, 7)))
-    held.add(Run(2, at(5, 6, 7)))
+    held = MergeBuffer(ordered=True)
+    held.add(SortedRun(1, at(5, 6, 7)))
+    held.add(SortedRun(2, at(5, 6, 7)))
     assert held.take(NOTHING, 100) is None
     assert keys(held.take(Limit(6, 1), 100)) == [(5, 1, 0), (5, 2, 0), (6, 1, 1)]
     assert held.row_count == 3
 
 
 def test_every_timestamp_is_within_all_and_none_within_nothing() -> None:
-    held = Held(ordered=True)
-    held.add(Run(0, at(INT64_MIN, -1, INT64_MAX)))
+    held = MergeBuffer(ordered=True)
+    held.add(SortedRun(0, at(INT64_MIN, -1, INT64_MAX)))
     assert held.take(NOTHING, 100) is None
     assert [time_ms for time_ms, _, _ in keys(held.take(ALL, 2))] == [INT64_MIN, -1]
     assert [time_ms for time_ms, _, _ in keys(held.take(ALL, 2))] == [INT64_MAX]
 
 
 def test_no_more_rows_go_than_asked_for_and_the_least_go_first() -> None:
-    held = Held(ordered=True)
-    held.add(Run(1, at(5, 5, 5, 9)))
-    held.add(Run(2, at(4, 5, 5)))
+    held = MergeBuffer(ordered=True)
+    held.add(SortedRun(1, at(5, 5, 5, 9)))
+    held.add(SortedRun(2, at(4, 5, 5)))
     assert keys(held.take(ALL, 3)) == [(4, 2, 0), (5, 1, 0), (5, 1, 1)]
     assert keys(held.take(ALL, 3)) == [(5, 1, 2), (5, 2, 1), (5, 2, 2)]
     assert keys(held.take(ALL, 3)) == [(9, 1, 3)]
 
 
 def test_unordered_rows_go_as_they_arrived_and_no_limit_is_asked() -> None:
-    held = Held(ordered=False)
-    held.add(Run(4, at(9, 8), ordered=False))
-    held.add(Run(2, at(5), ordered=False))
-    held.add(Run(4, at(7, first=2), ordered=False))
+    held = MergeBuffer(ordered=False)
+    held.add(SortedRun(4, at(9, 8), ordered=False))
+    held.add(SortedRun(2, at(5), ordered=False))
+    held.add(SortedRun(4, at(7, first=2), ordered=False))
     assert keys(held.take(NOTHING, 3)) == [(9, 4, 0), (8, 4, 1), (5, 2, 0)]
     assert keys(held.take(NOTHING, 3)) == [(7, 4, 2)]
     assert held.take(NOTHING, 3) is None
 
 
 def test_a_run_counts_whole_until_its_last_row_is_gone() -> None:
-    held = Held(ordered=True)
-    run = Run(0, at(5, 6))
+    held = MergeBuffer(ordered=True)
+    run = SortedRun(0, at(5, 6))
     held.add(run)
-    held.add(Run(1, at()))
+    held.add(SortedRun(1, at()))
     assert (held.row_count, held.byte_count) == (2, run.nbytes)
     held.take(ALL, 1)
     assert (held.row_count, held.byte_count) == (1, run.nbytes)
@@ -179,9 +179,9 @@ def test_a_run_counts_whole_until_its_last_row_is_gone() -> None:
 
 
 def test_the_least_unreleased_offset_waits_for_a_row_of_a_later_time() -> None:
-    held = Held(ordered=True)
-    held.add(Run(3, at(9, 5, first=10)))
-    held.add(Run(3, at(6, 8, first=12)))
+    held = MergeBuffer(ordered=True)
+    held.add(SortedRun(3, at(9, 5, first=10)))
+    held.add(SortedRun(3, at(6, 8, first=12)))
     assert held.least_unreleased(3) == 10
     held.take(Limit(8, 3), 100)
     assert held.least_unreleased(3) == 10
@@ -192,15 +192,15 @@ def test_the_least_unreleased_offset_waits_for_a_row_of_a_later_time() -> None:
 
 
 def test_a_partition_that_gave_nothing_has_released_nothing() -> None:
-    held = Held(ordered=True)
-    held.add(Run(3, at(5)))
+    held = MergeBuffer(ordered=True)
+    held.add(SortedRun(3, at(5)))
     assert held.greatest_released(3) is None
     assert held.least_unreleased(4) is None
 
 
 def test_released_ranges_are_what_is_not_held_up_to_the_position() -> None:
-    held = Held(ordered=True)
-    held.add(Run(0, at(9, 5, 8, 6, 9, 5, first=10)))
+    held = MergeBuffer(ordered=True)
+    held.add(SortedRun(0, at(9, 5, 8, 6, 9, 5, first=10)))
     assert held.released_ranges(0, 16) == ()
     held.take(Limit(8, 0), 100)
     assert held.released_ranges(0, 20) == ((11, 14), (15, 20))
@@ -209,12 +209,12 @@ def test_released_ranges_are_what_is_not_held_up_to_the_position() -> None:
 
 
 def test_a_new_holder_that_is_told_what_was_released_gives_out_the_rest() -> None:
-    held = Held(ordered=True)
+    held = MergeBuffer(ordered=True)
     rows = at(9, 5, 8, 6, 9, 5, first=10)
-    held.add(Run(0, rows))
+    held.add(SortedRun(0, rows))
     before = keys(held.take(ALL, 4))
-    again = Held(ordered=True)
-    again.add(Run(0, rows, released=held.released_ranges(0, 16)))
+    again = MergeBuffer(ordered=True)
+    again.add(SortedRun(0, rows, released=held.released_ranges(0, 16)))
     assert before + keys(again.take(ALL, 100)) == sorted(keys_of_all(rows.timestamps_ms.tolist()))
 
 
@@ -223,47 +223,47 @@ def keys_of_all(times: list[int]) -> list[Key]:
 
 
 def test_a_dropped_partition_is_gone_and_forgotten() -> None:
-    held = Held(ordered=True)
-    held.add(Run(0, at(5, 6)))
-    held.add(Run(1, at(5, 6)))
+    held = MergeBuffer(ordered=True)
+    held.add(SortedRun(0, at(5, 6)))
+    held.add(SortedRun(1, at(5, 6)))
     held.take(ALL, 1)
     held.drop(0)
     held.drop(7)
     assert held.row_count == 2
-    assert held.byte_count == Run(1, at(5, 6)).nbytes
+    assert held.byte_count == SortedRun(1, at(5, 6)).nbytes
     assert held.least_unreleased(0) is None
     assert held.greatest_released(0) is None
-    held.add(Run(0, at(4)))
+    held.add(SortedRun(0, at(4)))
     assert keys(held.take(ALL, 100)) == [(4, 0, 0), (5, 1, 0), (6, 1, 1)]
 
 
 def test_rows_below_the_greatest_key_that_went_are_late() -> None:
-    held = Held(ordered=True)
-    held.add(Run(1, at(5, 6)))
+    held = MergeBuffer(ordered=True)
+    held.add(SortedRun(1, at(5, 6)))
     held.take(Limit(6, 9), 100)
-    held.add(Run(1, at(6, 9, first=2)))
-    held.add(Run(0, at(5, 6, 7)))
+    held.add(SortedRun(1, at(6, 9, first=2)))
+    held.add(SortedRun(0, at(5, 6, 7)))
     held.take(Limit(8, 9), 100)
     assert held.late_count == 2
     held.take(ALL, 100)
-    held.add(Run(0, at(8, first=3)))
+    held.add(SortedRun(0, at(8, first=3)))
     held.take(ALL, 100)
     assert held.late_count == 2
 
 
 def test_a_row_is_late_even_if_a_later_one_came_between() -> None:
-    held = Held(ordered=True)
+    held = MergeBuffer(ordered=True)
     for time_ms in (9, 3, 5, 9, 12):
-        held.add(Run(0, at(time_ms)))
+        held.add(SortedRun(0, at(time_ms)))
         held.take(Limit(20, 0), 100)
     assert held.late_count == 2
 
 
 def test_more_bytes_than_one_column_can_have_go_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(held_module, "DATA_BYTES_MAX", 12)
-    held = Held(ordered=True)
-    held.add(Run(0, at(5, 7, 9)))
-    held.add(Run(1, at(6, 8)))
+    held = MergeBuffer(ordered=True)
+    held.add(SortedRun(0, at(5, 7, 9)))
+    held.add(SortedRun(1, at(6, 8)))
     assert [keys(held.take(ALL, 100)) for _ in range(3)] == [
         [(5, 0, 0), (6, 1, 0)],
         [(7, 0, 1), (8, 1, 1)],
@@ -273,13 +273,15 @@ def test_more_bytes_than_one_column_can_have_go_in_parts(monkeypatch: pytest.Mon
     assert (held.row_count, held.byte_count) == (0, 0)
 
 
-def drained(scenario: Scenario, *, rule: Rule | None = None) -> tuple[list[Key], list[Key], Held]:
+def drained(
+    scenario: Scenario, *, rule: Rule | None = None
+) -> tuple[list[Key], list[Key], MergeBuffer]:
     """Everything that goes out in this scenario, what of it went while priming, and the holder."""
-    held = Held(ordered=True)
+    held = MergeBuffer(ordered=True)
     priming: list[Key] = []
     rest: list[Key] = []
     for step in scenario.steps():
-        held.add(Run(step.index, fetched(step.rows)))
+        held.add(SortedRun(step.index, fetched(step.rows)))
         bound = limit(step.progresses, rule or scenario.rule)
         while (taken := held.take(bound, scenario.rows_max)) is not None:
             assert len(taken) <= scenario.rows_max
@@ -334,25 +336,27 @@ def test_late_rows_are_counted_when_memory_comes_first(scenario: Scenario) -> No
 def test_a_snapshot_at_any_moment_and_the_rest_of_it_are_everything_once(
     scenario: Scenario, taken_max: int
 ) -> None:
-    held = Held(ordered=True)
+    held = MergeBuffer(ordered=True)
     positions = {}
     for step in scenario.steps():
-        held.add(Run(step.index, fetched(step.rows)))
+        held.add(SortedRun(step.index, fetched(step.rows)))
         positions = {progress.index: progress.position for progress in step.progresses}
     before = keys(held.take(ALL, taken_max)) if taken_max else []
-    again = Held(ordered=True)
+    again = MergeBuffer(ordered=True)
     for index, log in enumerate(scenario.logs):
         least = held.least_unreleased(index)
         if least is not None:
             rest = fetched([row for row in log.rows if row.offset >= least])
-            again.add(Run(index, rest, released=held.released_ranges(index, positions[index])))
+            again.add(
+                SortedRun(index, rest, released=held.released_ranges(index, positions[index]))
+            )
     assert before + keys(again.take(ALL, 1_000)) == everything(scenario)
 
 
 def test_a_thousand_runs_of_one_timestamp_are_given_out_in_order() -> None:
-    held = Held(ordered=True)
+    held = MergeBuffer(ordered=True)
     for number in reversed(range(1_000)):
-        held.add(Run(number, at(5, 5)))
+        held.add(SortedRun(number, at(5, 5)))
     output: list[Key] = []
     while (taken := held.take(ALL, 300)) is not None:
         output += keys(taken)

@@ -3,19 +3,19 @@
 import numpy as np
 import pytest
 
-from lakelog.client.decoder import Tally
-from lakelog.client.events import Arrived, Failed, Joined, Moved, Stuck
-from lakelog.client.fetch_scheduler import Hunger
-from lakelog.client.merge_buffer import Run, Taken
-from lakelog.client.partition_state import Partition
-from lakelog.client.reader import Reader, ReaderOptions
+from lakelog.client.decoder import MemoryAccount
+from lakelog.client.events import BufferFull, PartitionAdded, PositionReset, ReadFailed, RowsArrived
+from lakelog.client.fetch_scheduler import Demand
+from lakelog.client.merge_buffer import MergedRows, SortedRun
+from lakelog.client.partition_state import PartitionState
+from lakelog.client.reader import OrderedReader, ReaderOptions
 from lakelog.client.watermark import Rule
 from lakelog.kafka_client.failures import CorruptBatch, Unreachable
 from lakelog.kafka_client.offsets import LogBounds, TopicPartition
 from lakelog.records.fetched import FetchedRows
 
 
-def run_of(index: int, times: list[int], first: int = 0) -> Run:
+def run_of(index: int, times: list[int], first: int = 0) -> SortedRun:
     """Rows of these times, without keys and values."""
     count = len(times)
     rows = FetchedRows(
@@ -29,7 +29,7 @@ def run_of(index: int, times: list[int], first: int = 0) -> Run:
         header_starts=None,
         header_counts=None,
     )
-    return Run(index, rows)
+    return SortedRun(index, rows)
 
 
 def reader(
@@ -38,25 +38,25 @@ def reader(
     cutoff_ms: int | None = None,
     out_of_order_ms: int = 0,
     idle_ms_max: int | None = None,
-) -> Reader:
+) -> OrderedReader:
     options = ReaderOptions(
         rule=Rule(cutoff_ms, out_of_order_ms), is_ordered=True, idle_ms_max=idle_ms_max
     )
-    made = Reader(options, Tally())
+    made = OrderedReader(options, MemoryAccount())
     made.take_in(joined(index, end) for index, end in enumerate(ends))
     return made
 
 
-def joined(index: int, end: int, replaced: int | None = None) -> Joined:
-    partition = Partition(index, TopicPartition("t", index), bytes(16), 0)
-    return Joined(partition, LogBounds(0, end), 0, replaced)
+def joined(index: int, end: int, replaced: int | None = None) -> PartitionAdded:
+    partition = PartitionState(index, TopicPartition("t", index), bytes(16), 0)
+    return PartitionAdded(partition, LogBounds(0, end), 0, replaced)
 
 
-def arrived(index: int, times: list[int], first: int = 0, version: int = 0) -> Arrived:
-    return Arrived(index, version, run_of(index, times, first), first + len(times))
+def arrived(index: int, times: list[int], first: int = 0, version: int = 0) -> RowsArrived:
+    return RowsArrived(index, version, run_of(index, times, first), first + len(times))
 
 
-def times_of(taken: Taken | None) -> list[int]:
+def times_of(taken: MergedRows | None) -> list[int]:
     return [] if taken is None else taken.merged.timestamps_ms.tolist()
 
 
@@ -92,14 +92,14 @@ def test_a_partition_is_live_when_its_rows_up_to_the_end_were_given_out() -> Non
 
 def test_the_position_passes_the_end_without_rows_and_the_partition_is_live() -> None:
     made = reader([100])
-    made.take_in([Arrived(0, 0, run_of(0, []), 100)])
+    made.take_in([RowsArrived(0, 0, run_of(0, []), 100)])
     assert made.is_live()
 
 
 def test_a_partition_begins_where_it_was_read_from_not_where_it_is_now() -> None:
     made = reader([])
-    partition = Partition(0, TopicPartition("t", 0), bytes(16), 0)
-    event = Joined(partition, LogBounds(0, 50), 0)
+    partition = PartitionState(0, TopicPartition("t", 0), bytes(16), 0)
+    event = PartitionAdded(partition, LogBounds(0, 50), 0)
     partition.position = 50  # the loop is faster than whoever hears of it
     made.take_in([event])
     assert not made.is_live()
@@ -118,8 +118,10 @@ def test_rows_of_before_a_seek_are_dropped_when_they_come() -> None:
 
 
 def test_memory_that_was_given_back_is_told() -> None:
-    tally = Tally()
-    made = Reader(ReaderOptions(rule=Rule(None, 0), is_ordered=True, idle_ms_max=None), tally)
+    tally = MemoryAccount()
+    made = OrderedReader(
+        ReaderOptions(rule=Rule(None, 0), is_ordered=True, idle_ms_max=None), tally
+    )
     made.take_in([joined(0, 3), arrived(0, [1, 2, 3])])
     tally.arrived_rows = 3
     tally.arrived_bytes = made.held_bytes
@@ -132,8 +134,8 @@ def test_a_squeeze_goes_by_the_last_rows_and_what_comes_late_is_counted() -> Non
     made = reader([100, 100], out_of_order_ms=1000)
     made.take_in([arrived(0, [500] * 5), arrived(1, [600] * 5)])
     assert made.release(10) is None
-    assert made._tally.hunger is Hunger.HUNGRY
-    made.take_in([Stuck()])
+    assert made._tally.hunger is Demand.HUNGRY
+    made.take_in([BufferFull()])
     assert times_of(made.release(10)) == [500] * 5
     assert (made.squeezes, made.late_rows) == (1, 0)
     made.take_in([arrived(0, [400, *[1700] * 94], 5), arrived(1, [1800] * 5, 5)])
@@ -143,9 +145,9 @@ def test_a_squeeze_goes_by_the_last_rows_and_what_comes_late_is_counted() -> Non
 
 def test_a_squeeze_that_gives_nothing_starves_the_reader() -> None:
     made = reader([100, 100])
-    made.take_in([arrived(0, [5]), Stuck()])
+    made.take_in([arrived(0, [5]), BufferFull()])
     assert made.release(10) is None
-    assert made._tally.hunger is Hunger.STARVING
+    assert made._tally.hunger is Demand.STARVING
 
 
 def test_a_partition_that_is_asked_in_vain_is_idle_until_it_answers() -> None:
@@ -177,24 +179,24 @@ def test_a_cutoff_makes_a_partition_live() -> None:
 def test_a_failure_of_a_partition_is_told_until_it_is_sought() -> None:
     made = reader([100])
     failure = CorruptBatch("t", 0, 7)
-    made.take_in([Failed(failure, 0, 0)])
+    made.take_in([ReadFailed(failure, 0, 0)])
     assert [made.first_failure() for _ in range(2)] == [failure, failure]
     made.seek(0, 8, 1)
     assert made.first_failure() is None
-    made.take_in([Failed(failure, 0, 0)])
+    made.take_in([ReadFailed(failure, 0, 0)])
     assert made.first_failure() is None
 
 
 def test_a_failure_of_the_world_is_told_once() -> None:
     made = reader([100])
     failure = Unreachable("nobody")
-    made.take_in([Failed(failure)])
+    made.take_in([ReadFailed(failure)])
     assert [made.first_failure() for _ in range(2)] == [failure, None]
 
 
 def test_a_reset_moves_the_position_and_keeps_what_was_read() -> None:
     made = reader([100])
-    made.take_in([arrived(0, [1, 2]), Moved(0, 1, 40)])
+    made.take_in([arrived(0, [1, 2]), PositionReset(0, 1, 40)])
     assert made.standings[0].progress.position == 40
     assert made.held_rows == 2
 
@@ -202,8 +204,8 @@ def test_a_reset_moves_the_position_and_keeps_what_was_read() -> None:
 def test_a_partition_that_was_replaced_still_gives_out_its_rows() -> None:
     made = reader([100])
     made.take_in([arrived(0, [1, 2])])
-    partition = Partition(9, TopicPartition("t", 0), bytes(16), 0)
-    made.take_in([Joined(partition, LogBounds(0, 0), 0, 0)])
+    partition = PartitionState(9, TopicPartition("t", 0), bytes(16), 0)
+    made.take_in([PartitionAdded(partition, LogBounds(0, 0), 0, 0)])
     assert [standing.partition for standing in made.current()] == [partition]
     assert times_of(made.release(10)) == [1, 2]
     assert made.is_live()
@@ -212,7 +214,7 @@ def test_a_partition_that_was_replaced_still_gives_out_its_rows() -> None:
 @pytest.mark.parametrize("count", [1, 5])
 def test_a_snapshot_tells_what_went_out_of_order(count: int) -> None:
     made = reader([100])
-    made.take_in([arrived(0, [50, 10, 40, 20, 30]), Arrived(0, 0, run_of(0, []), 100)])
+    made.take_in([arrived(0, [50, 10, 40, 20, 30]), RowsArrived(0, 0, run_of(0, []), 100)])
     made.release(count)
     (each,) = made.snapshot().partitions
     if count == 1:

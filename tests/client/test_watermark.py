@@ -13,9 +13,9 @@ from lakelog.client.watermark import (
     INT64_MAX,
     INT64_MIN,
     NOTHING,
-    Frontiers,
     Limit,
     Rule,
+    Watermark,
     is_live,
     squeezed,
 )
@@ -154,11 +154,11 @@ CHANGES = st.lists(st.tuples(st.integers(0, 5), st.booleans(), TAILS))
 
 
 def test_nobody_is_waited_for_at_first() -> None:
-    assert Frontiers().limit(5) == ALL
+    assert Watermark().limit(5) == ALL
 
 
 def test_a_partition_without_a_row_holds_everything_back() -> None:
-    frontiers = Frontiers()
+    frontiers = Watermark()
     frontiers.wait_for(1, 50)
     frontiers.wait_for(2, None)
     assert frontiers.limit(0) == NOTHING
@@ -171,7 +171,7 @@ def test_a_partition_without_a_row_holds_everything_back() -> None:
 def test_the_limit_is_that_of_the_rule(
     changes: list[tuple[int, bool, int | None]], out_of_order_ms: int
 ) -> None:
-    frontiers = Frontiers()
+    frontiers = Watermark()
     waited_for: dict[int, int | None] = {}
     for index, is_waited_for, tail_ms in changes:
         if is_waited_for:
@@ -185,7 +185,7 @@ def test_the_limit_is_that_of_the_rule(
 
 
 def test_old_entries_are_not_kept_for_ever() -> None:
-    frontiers = Frontiers()
+    frontiers = Watermark()
     frontiers.wait_for(0, 0)
     for tail_ms in range(100_000, 0, -1):
         frontiers.wait_for(1, tail_ms)

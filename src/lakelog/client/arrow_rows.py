@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from lakelog.client.merge_buffer import Taken
-from lakelog.client.partition_state import Standing
-from lakelog.client.reader import Reader
+from lakelog.client.merge_buffer import MergedRows
+from lakelog.client.partition_state import ReleaseState
+from lakelog.client.reader import OrderedReader
 from lakelog.kafka_client.offsets import TopicPartition
 from lakelog.records import ordering
 from lakelog.records.ordering import (
@@ -119,7 +119,7 @@ class MessageRows:
             [pa.nulls(0, kind) for kind in schema.types], schema=schema
         )
 
-    def build(self, taken: Taken) -> "pa.RecordBatch":
+    def build(self, taken: MergedRows) -> "pa.RecordBatch":
         """The batch of these rows, in their order."""
         import pyarrow as pa  # noqa: PLC0415 - slow to import, and an extra
 
@@ -136,7 +136,7 @@ class MessageRows:
             columns.append(self._header_lists(taken))
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
-    def _content(self, taken: Taken, views_field: int, nulls_field: int) -> "pa.Array":
+    def _content(self, taken: MergedRows, views_field: int, nulls_field: int) -> "pa.Array":
         import pyarrow as pa  # noqa: PLC0415 - slow to import, and an extra
 
         views = gather_views(taken.sources, taken.merged, views_field)
@@ -146,7 +146,7 @@ class MessageRows:
         column = pa.Array.from_buffers(pa.binary_view(), len(views), buffers)
         return column if self._views else column.cast(pa.binary())
 
-    def _topic(self, taken: Taken) -> "pa.Array":
+    def _topic(self, taken: MergedRows) -> "pa.Array":
         import pyarrow as pa  # noqa: PLC0415 - slow to import, and an extra
 
         topics = [self._names[run.index][0] for run in taken.runs]
@@ -168,13 +168,13 @@ class MessageRows:
             self._topics[topic] = known
         return known.slice(0, count)
 
-    def _partition(self, taken: Taken) -> "pa.Array":
+    def _partition(self, taken: MergedRows) -> "pa.Array":
         import pyarrow as pa  # noqa: PLC0415 - slow to import, and an extra
 
         of_runs = np.array([self._names[run.index][1] for run in taken.runs], np.int32)
         return _plain(pa.int32(), of_runs.take(taken.merged.numbers))
 
-    def _header_lists(self, taken: Taken) -> "pa.Array":
+    def _header_lists(self, taken: MergedRows) -> "pa.Array":
         import pyarrow as pa  # noqa: PLC0415 - slow to import, and an extra
 
         if all(run.rows.header_counts is None for run in taken.runs):
@@ -224,7 +224,7 @@ def _repeated(text: str, count: int) -> "pa.Array":
     return pa.Array.from_buffers(pa.string(), count, buffers)
 
 
-def partition_states(reader: Reader, paused: frozenset[int]) -> "pa.RecordBatch":
+def partition_states(reader: OrderedReader, paused: frozenset[int]) -> "pa.RecordBatch":
     """One row for each partition, by topic and number."""
     import pyarrow as pa  # noqa: PLC0415 - slow to import, and an extra
 
@@ -234,7 +234,7 @@ def partition_states(reader: Reader, paused: frozenset[int]) -> "pa.RecordBatch"
 
 
 def _state(
-    reader: Reader, standing: Standing, paused: frozenset[int]
+    reader: OrderedReader, standing: ReleaseState, paused: frozenset[int]
 ) -> dict[str, str | int | bool | None]:
     progress = standing.progress
     released = reader.released_offset(standing)
@@ -253,19 +253,19 @@ def _state(
     }
 
 
-def lag(reader: Reader, standing: Standing) -> int | None:
+def lag(reader: OrderedReader, standing: ReleaseState) -> int | None:
     """How many offsets are there that were not given out; None before a broker said."""
     end = standing.partition.end
     return None if end is None else max(0, end - reader.next_offset(standing))
 
 
-def lags(reader: Reader) -> dict[TopicPartition, int]:
+def lags(reader: OrderedReader) -> dict[TopicPartition, int]:
     """The lag of each partition that is known."""
     found = {each.place: lag(reader, each) for each in reader.current()}
     return {place: count for place, count in found.items() if count is not None}
 
 
-def history(reader: Reader) -> tuple[int, int]:
+def history(reader: OrderedReader) -> tuple[int, int]:
     """How many offsets the history has, and how many of them are behind us."""
     total = done = 0
     for standing in reader.current():

@@ -10,13 +10,13 @@ from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from lakelog.client.decoder import Decoded, DecodeOptions, Decoder, Slice, Tally
-from lakelog.client.events import Arrivals, Event, Failed, Joined
-from lakelog.client.fetch_scheduler import MIB, Flow, FlowLimits
-from lakelog.client.fetcher import Fetching
-from lakelog.client.metadata_refresh import Upkeep
+from lakelog.client.decoder import Decoded, DecodeOptions, Decoder, MemoryAccount, Slice
+from lakelog.client.events import Event, EventQueue, PartitionAdded, ReadFailed
+from lakelog.client.fetch_scheduler import MIB, FetchLimits, FetchScheduler
+from lakelog.client.fetcher import Fetcher
+from lakelog.client.metadata_refresh import MetadataRefresh
 from lakelog.client.options import COMMITTED, ConsumerOptions, SourceTopic, StartPlan, start_offset
-from lakelog.client.partition_state import Partition
+from lakelog.client.partition_state import PartitionState
 from lakelog.client.snapshot import PartitionSnapshot, Snapshot
 from lakelog.clock import Clock, Entropy, Tasks
 from lakelog.kafka_client.cluster import KafkaCluster
@@ -41,15 +41,15 @@ REQUEST_BYTES: Final = 4 * MIB
 """Of one request: small enough that it is decoded while the next one comes."""
 
 
-class Engine:
+class ConsumerLoop:
     """Reads all partitions of some topics into `arrivals`."""
 
     def __init__(
         self,
         settings: ClientSettings,
         options: ConsumerOptions,
-        arrivals: Arrivals,
-        tally: Tally,
+        arrivals: EventQueue,
+        tally: MemoryAccount,
         *,
         clock: Clock,
         entropy: Entropy,
@@ -59,8 +59,8 @@ class Engine:
         self._clock = clock
         self._tasks = Tasks()
         self._cluster = KafkaCluster(settings, clock=clock, entropy=entropy)
-        self.flow = Flow(
-            FlowLimits(
+        self.flow = FetchScheduler(
+            FetchLimits(
                 bytes_max=options.max_held_bytes,
                 rows_max=options.rows_max(1),
                 request_bytes=min(REQUEST_BYTES, settings.fetch_max_bytes),
@@ -72,12 +72,12 @@ class Engine:
         self._arrivals = arrivals
         self._tally = tally
         self._decoder: Decoder | None = None
-        self.fetching = Fetching(self._cluster, self.flow, tally, self._put, self._spawn)
-        self.upkeep: Upkeep | None = None
+        self.fetching = Fetcher(self._cluster, self.flow, tally, self._put, self._spawn)
+        self.upkeep: MetadataRefresh | None = None
 
     # The beginning and the end.
 
-    async def open(self, topics: tuple[SourceTopic, ...]) -> list[Joined]:
+    async def open(self, topics: tuple[SourceTopic, ...]) -> list[PartitionAdded]:
         """Find where every partition begins and ends, and begin to read."""
         deadline = self._deadline()
         views = await self._find_cluster([topic.name for topic in topics], deadline)
@@ -96,11 +96,11 @@ class Engine:
             start = start_offset(StartPlan(place, policy, log, found, reset))
             partition = self._partition(place, views, start)
             partition.end = log.end
-            joined.append(Joined(partition, LogBounds(start, log.end), start))
+            joined.append(PartitionAdded(partition, LogBounds(start, log.end), start))
         self._begin(joined, views)
         return joined
 
-    async def restore(self, snapshot: Snapshot) -> list[Joined]:
+    async def restore(self, snapshot: Snapshot) -> list[PartitionAdded]:
         """Go on from where another consumer was."""
         deadline = self._deadline()
         names = sorted({each.topic for each in snapshot.partitions})
@@ -117,12 +117,12 @@ class Engine:
             if each is None or self._is_other(views[place.topic], each):
                 log = ends[place]
                 partition = self._partition(place, views, log.start)
-                joined.append(Joined(partition, LogBounds(log.start, log.start), log.start))
+                joined.append(PartitionAdded(partition, LogBounds(log.start, log.start), log.start))
             else:
                 partition = self._partition(place, views, each.next_offset)
                 partition.released = each.released
                 span = LogBounds(each.start, each.end)
-                joined.append(Joined(partition, span, each.next_offset))
+                joined.append(PartitionAdded(partition, span, each.next_offset))
             partition.end = ends[place].end
         self._begin(joined, views)
         return joined
@@ -199,15 +199,17 @@ class Engine:
 
     def _partition(
         self, place: TopicPartition, views: Mapping[str, TopicMetadata], position: int
-    ) -> Partition:
+    ) -> PartitionState:
         if self.upkeep is None:
-            self.upkeep = Upkeep(
+            self.upkeep = MetadataRefresh(
                 self._cluster, self.fetching, self.flow, self._put, tuple(sorted(views))
             )
             self.fetching.watch = self.upkeep
-        return Partition(self.upkeep.index(place), place, views[place.topic].topic_id, position)
+        return PartitionState(
+            self.upkeep.index(place), place, views[place.topic].topic_id, position
+        )
 
-    def _begin(self, joined: list[Joined], views: Mapping[str, TopicMetadata]) -> None:
+    def _begin(self, joined: list[PartitionAdded], views: Mapping[str, TopicMetadata]) -> None:
         """Read all partitions from now on."""
         assert self.upkeep is not None, "made with the first partition"
         loop = asyncio.get_running_loop()
@@ -249,7 +251,7 @@ class Engine:
     def _tell_bug(self, bug: Exception) -> None:
         failure = ClientFailure(f"the consumer is broken: {bug!r}")
         failure.__cause__ = bug
-        self._arrivals.put([Failed(failure)])
+        self._arrivals.put([ReadFailed(failure)])
 
     def _put(self, work: "list[Slice | Event] | list[Slice] | list[Event]") -> None:
         if self._decoder is not None:

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from lakelog.client.arrow_rows import MessageRows
-from lakelog.client.consumer_loop import Engine
-from lakelog.client.decoder import Tally
-from lakelog.client.events import Arrivals, Joined
+from lakelog.client.consumer_loop import ConsumerLoop
+from lakelog.client.decoder import MemoryAccount
+from lakelog.client.events import EventQueue, PartitionAdded
 from lakelog.client.options import ConsumerOptions, SourceTopic, check_policies
-from lakelog.client.reader import Reader, ReaderOptions
+from lakelog.client.reader import OrderedReader, ReaderOptions
 from lakelog.client.snapshot import Snapshot
 from lakelog.client.watermark import Rule
 from lakelog.clock import Clock, SystemEntropy
@@ -45,9 +45,9 @@ class ConsumerCore:
         self.turn = threading.Lock()
         self.is_closed = False
         self.polls = 0
-        self.arrivals = Arrivals()
-        self._tally = Tally()
-        self.reader = Reader(
+        self.arrivals = EventQueue()
+        self._tally = MemoryAccount()
+        self.reader = OrderedReader(
             ReaderOptions(
                 rule=Rule(options.cutoff_ms, options.out_of_order_ms),
                 is_ordered=options.ordered,
@@ -70,8 +70,8 @@ class ConsumerCore:
 
     async def _open(
         self, source: tuple[SourceTopic, ...] | Snapshot
-    ) -> tuple[Engine, list[Joined]]:
-        engine = Engine(
+    ) -> tuple[ConsumerLoop, list[PartitionAdded]]:
+        engine = ConsumerLoop(
             self.settings,
             self.options,
             self.arrivals,
@@ -122,7 +122,7 @@ class ConsumerCore:
         self._finalizer()
 
 
-def _end(thread: LoopThread, engine: Engine) -> None:
+def _end(thread: LoopThread, engine: ConsumerLoop) -> None:
     """Hang up and end both threads, from any thread: the collector runs on any."""
     if _is_on(thread):
         threading.Thread(target=_end, args=(thread, engine), name="lakelog-close").start()

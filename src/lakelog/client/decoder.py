@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
-from lakelog.client.events import Arrivals, Arrived, Event, Failed
-from lakelog.client.fetch_scheduler import Hunger
-from lakelog.client.merge_buffer import Run
-from lakelog.client.partition_state import Partition
+from lakelog.client.events import Event, EventQueue, ReadFailed, RowsArrived
+from lakelog.client.fetch_scheduler import Demand
+from lakelog.client.merge_buffer import SortedRun
+from lakelog.client.partition_state import PartitionState
 from lakelog.kafka_client.failures import ClientFailure
 from lakelog.records import fetched_batches, ordering
 from lakelog.records.codecs import OutputTooLargeError
@@ -136,7 +136,7 @@ FEW_BYTES: Final = 256 * 1024
 class Slice:
     """The records of one partition in one answer; what it reads lies in [position, next_offset)."""
 
-    partition: Partition
+    partition: PartitionState
     version: int
     position: int
     next_offset: int
@@ -152,7 +152,7 @@ Work: TypeAlias = list[Slice | Event]
 """Of one answer: slices to decode, and news that must not overtake them."""
 
 
-class Tally:
+class MemoryAccount:
     """How much was decoded and given out; each number has one thread that writes it."""
 
     __slots__ = ("arrived_bytes", "arrived_rows", "freed_bytes", "freed_rows", "hunger")
@@ -162,7 +162,7 @@ class Tally:
         self.arrived_rows = 0
         self.freed_bytes = 0
         self.freed_rows = 0
-        self.hunger = Hunger.FED
+        self.hunger = Demand.FED
 
     def held_bytes(self) -> int:
         """What was decoded and is not given out yet."""
@@ -198,8 +198,8 @@ class Decoder:
     def __init__(
         self,
         options: DecodeOptions,
-        arrivals: Arrivals,
-        tally: Tally,
+        arrivals: EventQueue,
+        tally: MemoryAccount,
         report: Callable[[Decoded], None],
     ) -> None:
         self._options = options
@@ -251,7 +251,7 @@ class Decoder:
                     memory_bytes += arrived.run.nbytes
                     rows += len(arrived.run)
             except Exception as bug:  # noqa: BLE001 - the reader hears of it instead of waiting on
-                events.append(Failed(_unexpected(bug)))
+                events.append(ReadFailed(_unexpected(bug)))
         self._tally.arrived_bytes += memory_bytes
         self._tally.arrived_rows += rows
         self._arrivals.put(events)
@@ -263,7 +263,7 @@ class Decoder:
             if self._small_bytes > FEW_BYTES:
                 load_kernels_aside()
 
-    def _decode(self, each: Slice, corrupt: list[tuple[Slice, int]]) -> Iterator[Arrived]:
+    def _decode(self, each: Slice, corrupt: list[tuple[Slice, int]]) -> Iterator[RowsArrived]:
         """The rows of a slice as runs, mostly one, up to the first batch that is none."""
         batches = each.batches
         bad = check_crcs(each.records, batches) if self._options.checks_crcs else -1
@@ -276,7 +276,7 @@ class Decoder:
             for rows, end in _pieces(each, batches, next_offset):
                 run = self._run_of(each, rows)
                 position = end
-                yield Arrived(each.partition.index, each.version, run, end)
+                yield RowsArrived(each.partition.index, each.version, run, end)
         except BatchError:
             bad = 0
             next_offset = position
@@ -284,12 +284,12 @@ class Decoder:
             self._broken[each.partition.index] = each.version
             corrupt.append((each, next_offset))
 
-    def _run_of(self, each: Slice, rows: FetchedRows) -> Run:
+    def _run_of(self, each: Slice, rows: FetchedRows) -> SortedRun:
         released = each.partition.released
         if released and each.position >= released[-1][1]:
             released = ()
         ordered = self._options.is_ordered
-        return Run(each.partition.index, rows, ordered=ordered, released=released)
+        return SortedRun(each.partition.index, rows, ordered=ordered, released=released)
 
 
 def _pieces(

@@ -9,24 +9,24 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from lakelog.client.merge_buffer import Run
-from lakelog.client.partition_state import Partition
+from lakelog.client.merge_buffer import SortedRun
+from lakelog.client.partition_state import PartitionState
 from lakelog.kafka_client.failures import ClientFailure
 from lakelog.kafka_client.offsets import LogBounds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Arrived:
+class RowsArrived:
     """Rows of one partition, perhaps none; it was read up to `next_offset`."""
 
     index: int
     version: int
-    run: Run
+    run: SortedRun
     next_offset: int
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class PositionReset:
     """A partition is read on from another offset, because its own is gone (auto.offset.reset)."""
 
     index: int
@@ -35,10 +35,10 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Joined:
+class PartitionAdded:
     """A partition that was not there before; perhaps in the place of one that is no more."""
 
-    partition: Partition
+    partition: PartitionState
     span: LogBounds
     position: int
     """Where it is read from: its own moves on before anybody hears of this."""
@@ -46,7 +46,7 @@ class Joined:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Failed:
+class ReadFailed:
     """Something the reader has to hear of; sticky until a seek if it is about one partition."""
 
     failure: ClientFailure
@@ -55,14 +55,14 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class Stuck:
+class BufferFull:
     """Memory is full, and nothing more comes before rows are given out."""
 
 
-Event: TypeAlias = Arrived | Moved | Joined | Failed | Stuck
+Event: TypeAlias = RowsArrived | PositionReset | PartitionAdded | ReadFailed | BufferFull
 
 
-class Arrivals:
+class EventQueue:
     """The queue between those who read and decode, and the one who gives out."""
 
     def __init__(self) -> None:

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from lakelog.client.partition_state import Partition
+from lakelog.client.partition_state import PartitionState
 from lakelog.kafka_client.settings import ClientSettings
 from lakelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class PlannedPartition:
     """One partition's part of a request."""
 
     index: int
@@ -23,10 +23,10 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class PlannedFetch:
     """One request to one leader."""
 
-    shares: tuple[Share, ...]
+    shares: tuple[PlannedPartition, ...]
     bytes_max: int
     is_waiting: bool = False
     """Whether the broker may keep it until records come."""
@@ -39,26 +39,30 @@ TOPIC_ID_VERSION: Final = 13
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sent:
+class SentPartition:
     """One partition's part of a request that is under way."""
 
-    partition: Partition
+    partition: PartitionState
     version: int
     position: int
     bytes_max: int
 
 
-InFlight: TypeAlias = dict[tuple[bytes | str, int], Sent]
+InFlight: TypeAlias = dict[tuple[bytes | str, int], SentPartition]
 """The parts of one request, by topic id or name, and partition."""
 
 
-def has_ids(ask: Ask, partitions: Mapping[int, Partition]) -> bool:
+def has_ids(ask: PlannedFetch, partitions: Mapping[int, PartitionState]) -> bool:
     """Whether all topics of a request have an id."""
     return all(any(partitions[share.index].topic_id) for share in ask.shares)
 
 
 def build_request(
-    ask: Ask, partitions: Mapping[int, Partition], settings: ClientSettings, *, version: int
+    ask: PlannedFetch,
+    partitions: Mapping[int, PartitionState],
+    settings: ClientSettings,
+    *,
+    version: int,
 ) -> tuple[FetchRequest, InFlight]:
     """The message, and what is under way with it."""
     topics: dict[bytes | str, list[FetchPartition]] = {}
@@ -74,7 +78,9 @@ def build_request(
                 partition_max_bytes=share.bytes_max,
             )
         )
-        sent[key, each.place.partition] = Sent(each, each.version, each.position, share.bytes_max)
+        sent[key, each.place.partition] = SentPartition(
+            each, each.version, each.position, share.bytes_max
+        )
     request = FetchRequest(
         max_wait_ms=settings.fetch_wait_max_ms if ask.is_waiting else 0,
         min_bytes=settings.fetch_min_bytes if ask.is_waiting else 1,

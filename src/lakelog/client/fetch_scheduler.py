@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from lakelog.client.fetch_requests import Ask, Share
-from lakelog.client.fetch_slots import Lane, Lanes, LeaderLanes
+from lakelog.client.fetch_requests import PlannedFetch, PlannedPartition
+from lakelog.client.fetch_slots import FetchSlot, FetchSlots, LeaderSlots
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
@@ -57,7 +57,7 @@ _WEIGHT_OF_THE_PAST: Final = 0.9
 _FIRST_WIRE_BYTES: Final = 64 * KIB
 
 
-class Hunger(IntEnum):
+class Demand(IntEnum):
     """What the reader has to give out."""
 
     FED = 0
@@ -68,7 +68,7 @@ class Hunger(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FlowLimits:
+class FetchLimits:
     """How much may be held, and how large requests are."""
 
     bytes_max: int
@@ -79,18 +79,18 @@ class FlowLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class BufferUsage:
     """What the reader holds now, decoded, and how hungry it is."""
 
     held_bytes: int
     held_rows: int
-    hunger: Hunger
+    hunger: Demand
 
 
-class Flow:
+class FetchScheduler:
     """The state of all partitions, and the next request of each leader."""
 
-    def __init__(self, limits: FlowLimits) -> None:
+    def __init__(self, limits: FetchLimits) -> None:
         self.limits = limits
         self.is_priming = limits.is_ordered
         self.is_stuck = False
@@ -99,7 +99,7 @@ class Flow:
         """Whether partitions wait for memory, as of the last plan."""
         self.pauses = 0
         self.resumes = 0
-        self._lanes = Lanes()
+        self._lanes = FetchSlots()
         self._asked_wire = 0
         self._decoding_wire = 0
         self._fetches = 0
@@ -111,7 +111,7 @@ class Flow:
 
     def add(self, index: int, *, is_waited_for: bool) -> None:
         """A partition that nobody has asked for yet; it is nowhere."""
-        self._lanes.add(Lane(index, is_waited_for=is_waited_for))
+        self._lanes.add(FetchSlot(index, is_waited_for=is_waited_for))
 
     def remove(self, index: int) -> None:
         """A partition that is read no more."""
@@ -215,7 +215,7 @@ class Flow:
             lane.is_asked = False
             self._enter(lane)
 
-    def closed(self, leader: int, ask: Ask, wire_bytes: int) -> None:
+    def closed(self, leader: int, ask: PlannedFetch, wire_bytes: int) -> None:
         """A request is over; so many bytes of records came and are being decoded."""
         self._asked_wire -= ask.bytes_max
         self._decoding_wire += wire_bytes
@@ -235,7 +235,7 @@ class Flow:
 
     # What to do next.
 
-    def plan(self, leader: int, usage: Usage, now_s: float) -> Ask | None:
+    def plan(self, leader: int, usage: BufferUsage, now_s: float) -> PlannedFetch | None:
         """The next request to a leader, which counts as sent; None if it has to wait."""
         found = self._lanes.leaders.get(leader)
         self.is_stuck = False
@@ -279,13 +279,15 @@ class Flow:
         by_rows = (self.limits.rows_max - held_rows) * self._wire / self._rows
         return min(by_bytes, by_rows)
 
-    def _ask(self, number: int, leader: LeaderLanes, room: float, now_s: float) -> Ask | None:
+    def _ask(
+        self, number: int, leader: LeaderSlots, room: float, now_s: float
+    ) -> PlannedFetch | None:
         """A request while there is room."""
-        shares: list[Share] = []
+        shares: list[PlannedPartition] = []
         asked = 0
         for lane in self._lanes.ready(leader):
             wanted = self.chunk_bytes(lane.index)
-            shares.append(Share(lane.index, wanted))
+            shares.append(PlannedPartition(lane.index, wanted))
             asked += wanted
             if asked >= self.limits.request_bytes or asked >= room:
                 break
@@ -294,39 +296,39 @@ class Flow:
         if tail:
             # They get what is left: the broker serves partitions as they stand here.
             asked += self.limits.partition_bytes
-            shares += [Share(index, self.limits.partition_bytes) for index in tail]
+            shares += [PlannedPartition(index, self.limits.partition_bytes) for index in tail]
         if not shares:
             return None
-        return Ask(
+        return PlannedFetch(
             shares=tuple(shares), bytes_max=asked, is_waiting=is_waiting, has_tail=bool(tail)
         )
 
-    def _ask_for_hunger(self, leader: int, hunger: Hunger, left: float) -> Ask | None:
+    def _ask_for_hunger(self, leader: int, hunger: Demand, left: float) -> PlannedFetch | None:
         """The partitions that all others wait for, if nothing under way brings them."""
         is_idle = not self._fetches and not self._decoding_wire
         least = self._lanes.least()
-        if hunger is Hunger.FED or not is_idle or not self.is_priming or least is None:
+        if hunger is Demand.FED or not is_idle or not self.is_priming or least is None:
             return None
         near = [lane for lane in self._lanes if lane.is_waited_for and lane.is_near(least)]
         if self.chunk_bytes(least.index) > left:
-            self.is_stuck = hunger is Hunger.HUNGRY
+            self.is_stuck = hunger is Demand.HUNGRY
             if self.is_stuck:
                 return None
             near = [least]
-        shares: list[Share] = []
+        shares: list[PlannedPartition] = []
         asked = 0
         for lane in sorted(near, key=lambda lane: lane.key):
             if lane.leader == leader and not lane.is_asked and not lane.is_stopped:
                 wanted = self.chunk_bytes(lane.index)
                 if shares and (asked + wanted > left or asked >= self.limits.request_bytes):
                     break
-                shares.append(Share(lane.index, wanted))
+                shares.append(PlannedPartition(lane.index, wanted))
                 asked += wanted
         if not shares:
             return None
-        return Ask(shares=tuple(shares), bytes_max=asked, is_for_hunger=True)
+        return PlannedFetch(shares=tuple(shares), bytes_max=asked, is_for_hunger=True)
 
-    def _tail(self, leader: LeaderLanes, now_s: float, *, is_due: bool) -> tuple[int, ...]:
+    def _tail(self, leader: LeaderSlots, now_s: float, *, is_due: bool) -> tuple[int, ...]:
         """The partitions at their end that are asked now."""
         if not leader.tail or leader.tail_is_asked or not (is_due or now_s >= leader.tail_due_s):
             return ()
@@ -336,7 +338,7 @@ class Flow:
     def _any_behind(self, leader: int) -> bool:
         return any(lane.is_behind and lane.leader == leader for lane in self._lanes)
 
-    def _send(self, leader: LeaderLanes, ask: Ask) -> None:
+    def _send(self, leader: LeaderSlots, ask: PlannedFetch) -> None:
         leader.requests += 1
         leader.tail_is_asked |= ask.has_tail
         self._asked_wire += ask.bytes_max
@@ -347,7 +349,7 @@ class Flow:
             self._lanes.withdraw(lane)
             self._note_paused(lane)
 
-    def _enter(self, lane: Lane) -> None:
+    def _enter(self, lane: FetchSlot) -> None:
         self._lanes.enter(lane, by_time=self.is_priming)
         self._note_paused(lane)
 
@@ -357,7 +359,7 @@ class Flow:
             for lane in self._lanes:
                 self._note_paused(lane)
 
-    def _note_paused(self, lane: Lane) -> None:
+    def _note_paused(self, lane: FetchSlot) -> None:
         is_paused = self.is_full and not lane.is_asked and not lane.is_stopped
         self.pauses += is_paused > lane.is_paused
         self.resumes += is_paused < lane.is_paused

@@ -14,7 +14,7 @@ Key: TypeAlias = tuple[int, int, int]
 
 
 @dataclass(slots=True, eq=False)
-class Lane:
+class FetchSlot:
     """One partition."""
 
     index: int
@@ -43,7 +43,7 @@ class Lane:
             return (0, 0, self.index)
         return (1, self.frontier_ms, self.index)
 
-    def is_near(self, least: "Lane") -> bool:
+    def is_near(self, least: "FetchSlot") -> bool:
         """Whether it is hardly further than the least of all, whose next answer may pass it."""
         if self.frontier_ms is None or least.frontier_ms is None:
             return self.frontier_ms is None
@@ -51,7 +51,7 @@ class Lane:
 
 
 @dataclass(slots=True)
-class LeaderLanes:
+class LeaderSlots:
     """The lanes of one leader that may be asked, and what is under way there."""
 
     ready: list[tuple[Key, int, int]] = field(default_factory=list)
@@ -62,30 +62,30 @@ class LeaderLanes:
     tail_due_s: float = 0.0
 
 
-class Lanes:
+class FetchSlots:
     """All lanes, and those of each leader that may be asked."""
 
     def __init__(self) -> None:
-        self.leaders: dict[int, LeaderLanes] = {}
+        self.leaders: dict[int, LeaderSlots] = {}
         self.behind_count = 0
         self.rate_sum = 0
         """Of those with records to read."""
-        self._lanes: dict[int, Lane] = {}
+        self._lanes: dict[int, FetchSlot] = {}
         self._tickets = 0
         self._by_time: list[tuple[Key, int]] = []
 
-    def __iter__(self) -> Iterator[Lane]:
+    def __iter__(self) -> Iterator[FetchSlot]:
         # A copy, because other threads look on.
         return iter(tuple(self._lanes.values()))
 
-    def __getitem__(self, index: int) -> Lane:
+    def __getitem__(self, index: int) -> FetchSlot:
         return self._lanes[index]
 
-    def get(self, index: int) -> Lane | None:
+    def get(self, index: int) -> FetchSlot | None:
         """The lane of a partition, if it is still there."""
         return self._lanes.get(index)
 
-    def add(self, lane: Lane) -> None:
+    def add(self, lane: FetchSlot) -> None:
         """A lane more."""
         self._lanes[lane.index] = lane
         self.set_behind(lane, is_behind=True)
@@ -97,7 +97,7 @@ class Lanes:
         self.set_behind(lane, is_behind=False)
         self.withdraw(lane)
 
-    def set_behind(self, lane: Lane, *, is_behind: bool) -> None:
+    def set_behind(self, lane: FetchSlot, *, is_behind: bool) -> None:
         """Whether there are records to read."""
         self.behind_count += is_behind - lane.is_behind
         self.rate_sum += (is_behind - lane.is_behind) * lane.rate
@@ -105,7 +105,7 @@ class Lanes:
 
     # The order of time.
 
-    def advance(self, lane: Lane, frontier_ms: int, wire_bytes: int) -> None:
+    def advance(self, lane: FetchSlot, frontier_ms: int, wire_bytes: int) -> None:
         """So many bytes of a partition were read, up to this time."""
         if lane.frontier_ms is not None:
             if frontier_ms <= lane.frontier_ms:
@@ -116,17 +116,17 @@ class Lanes:
         lane.frontier_ms = frontier_ms
         self._put(lane)
 
-    def forget_time(self, lane: Lane) -> None:
+    def forget_time(self, lane: FetchSlot) -> None:
         """Nothing is known of a partition any more."""
         lane.frontier_ms = None
         self._put(lane)
 
-    def wait_for(self, lane: Lane, *, is_waited_for: bool) -> None:
+    def wait_for(self, lane: FetchSlot, *, is_waited_for: bool) -> None:
         """Whether others wait for a partition."""
         lane.is_waited_for = is_waited_for
         self._put(lane)
 
-    def least(self) -> Lane | None:
+    def least(self) -> FetchSlot | None:
         """The one that all others wait for, if any is waited for."""
         while self._by_time:
             key, index = self._by_time[0]
@@ -136,17 +136,17 @@ class Lanes:
             heapq.heappop(self._by_time)
         return None
 
-    def _put(self, lane: Lane) -> None:
+    def _put(self, lane: FetchSlot) -> None:
         if lane.is_waited_for:
             heapq.heappush(self._by_time, (lane.key, lane.index))
 
     # The order of asking.
 
-    def enter(self, lane: Lane, *, by_time: bool) -> None:
+    def enter(self, lane: FetchSlot, *, by_time: bool) -> None:
         """Let a lane be asked, if it may be: in the order of time, or after all that wait."""
         if lane.leader is None or lane.is_asked or lane.is_stopped:
             return
-        leader = self.leaders.setdefault(lane.leader, LeaderLanes())
+        leader = self.leaders.setdefault(lane.leader, LeaderSlots())
         self._tickets += 1
         lane.ticket = self._tickets
         if lane.is_behind:
@@ -155,13 +155,13 @@ class Lanes:
         else:
             leader.tail[lane.index] = None
 
-    def withdraw(self, lane: Lane) -> None:
+    def withdraw(self, lane: FetchSlot) -> None:
         """Take a lane out of those that may be asked."""
         lane.ticket = 0
         if lane.leader is not None and lane.leader in self.leaders:
             self.leaders[lane.leader].tail.pop(lane.index, None)
 
-    def ready(self, leader: LeaderLanes) -> Iterator[Lane]:
+    def ready(self, leader: LeaderSlots) -> Iterator[FetchSlot]:
         """The lanes with records of a leader, the first to ask first, each taken out."""
         while leader.ready:
             _, ticket, index = heapq.heappop(leader.ready)

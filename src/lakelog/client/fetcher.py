@@ -16,18 +16,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Protocol
 
-from lakelog.client.decoder import Decoded, Slice, Tally, Work
-from lakelog.client.events import Stuck
+from lakelog.client.decoder import Decoded, MemoryAccount, Slice, Work
+from lakelog.client.events import BufferFull
 from lakelog.client.fetch_requests import (
     TOPIC_ID_VERSION,
-    Ask,
     InFlight,
-    Sent,
+    PlannedFetch,
+    SentPartition,
     build_request,
     has_ids,
 )
-from lakelog.client.fetch_scheduler import Flow, Hunger, Usage
-from lakelog.client.partition_state import Partition
+from lakelog.client.fetch_scheduler import BufferUsage, Demand, FetchScheduler
+from lakelog.client.partition_state import PartitionState
 from lakelog.kafka_client.cluster import KafkaCluster
 from lakelog.kafka_client.connection import Connection
 from lakelog.kafka_client.failures import BrokerError, ClientFailure, Closed, CorruptBatch
@@ -43,21 +43,21 @@ SHARED_BY_MAX: Final = 16
 """An answer of more partitions than this is not kept for the rows of some of them."""
 
 
-class Watch(Protocol):
+class FetchErrorHandler(Protocol):
     """Who deals with what fetching cannot; the partition is stopped before it is told."""
 
-    def trouble(self, partition: Partition, failure: ClientFailure) -> None:
+    def trouble(self, partition: PartitionState, failure: ClientFailure) -> None:
         """New metadata may heal this."""
 
-    def out_of_range(self, partition: Partition) -> None:
+    def out_of_range(self, partition: PartitionState) -> None:
         """The position is not in the log."""
 
-    def give_up(self, partition: Partition, failure: ClientFailure) -> None:
+    def give_up(self, partition: PartitionState, failure: ClientFailure) -> None:
         """Nothing heals this."""
 
 
 @dataclass(slots=True)
-class Counts:
+class FetchCounts:
     """What happened to fetches, so far."""
 
     fetches: int = 0
@@ -78,21 +78,21 @@ class _Leader:
         self.timer: asyncio.TimerHandle | None = None
 
 
-class Fetching:
+class Fetcher:
     """The fetches of one consumer; `watch` is set before the first partition is placed."""
 
-    watch: Watch
+    watch: FetchErrorHandler
 
     def __init__(
         self,
         cluster: KafkaCluster,
-        flow: Flow,
-        tally: Tally,
+        flow: FetchScheduler,
+        tally: MemoryAccount,
         decode: Callable[[Work], None],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
-        self.counts = Counts()
-        self.partitions: dict[int, Partition] = {}
+        self.counts = FetchCounts()
+        self.partitions: dict[int, PartitionState] = {}
         self._cluster = cluster
         self._flow = flow
         self._tally = tally
@@ -103,18 +103,18 @@ class Fetching:
 
     # What is read.
 
-    def add(self, partition: Partition, *, is_waited_for: bool) -> None:
+    def add(self, partition: PartitionState, *, is_waited_for: bool) -> None:
         """Read this partition as well, once it is placed."""
         self.partitions[partition.index] = partition
         self._flow.add(partition.index, is_waited_for=is_waited_for)
 
-    def remove(self, partition: Partition) -> None:
+    def remove(self, partition: PartitionState) -> None:
         """Read this partition no more."""
         del self.partitions[partition.index]
         partition.version += 1
         self._flow.remove(partition.index)
 
-    def place(self, partition: Partition, node_id: int | None) -> None:
+    def place(self, partition: PartitionState, node_id: int | None) -> None:
         """Read a partition from this broker."""
         self._flow.place(partition.index, node_id)
         if node_id is not None and node_id not in self._leaders:
@@ -145,22 +145,24 @@ class Fetching:
             self._send(leader, connection, ask)
         self._set_timer(leader)
 
-    def _plan(self, leader: _Leader) -> Ask | None:
+    def _plan(self, leader: _Leader) -> PlannedFetch | None:
         while True:
             tally, now_s = self._tally, self._cluster.clock.monotonic_s()
             hunger = tally.hunger
-            usage = Usage(held_bytes=tally.held_bytes(), held_rows=tally.held_rows(), hunger=hunger)
+            usage = BufferUsage(
+                held_bytes=tally.held_bytes(), held_rows=tally.held_rows(), hunger=hunger
+            )
             ask = self._flow.plan(leader.node_id, usage, now_s)
             if ask is not None and ask.is_for_hunger:
-                tally.hunger = Hunger.FED  # one request for each time that the reader has nothing
+                tally.hunger = Demand.FED  # one request for each time that the reader has nothing
             elif self._flow.is_stuck:
-                tally.hunger = Hunger.FED
-                self._decode([Stuck()])
+                tally.hunger = Demand.FED
+                self._decode([BufferFull()])
             if ask is not None or hunger >= tally.hunger:
                 return ask
             # The reader became hungry meanwhile, perhaps before it could see that we paused.
 
-    def _send(self, leader: _Leader, connection: Connection, ask: Ask) -> None:
+    def _send(self, leader: _Leader, connection: Connection, ask: PlannedFetch) -> None:
         newest = None if has_ids(ask, self.partitions) else TOPIC_ID_VERSION - 1
         version = connection.version(ApiKey.FETCH, newest)
         request, sent = build_request(ask, self.partitions, self._cluster.settings, version=version)
@@ -215,7 +217,7 @@ class Fetching:
         self,
         leader: _Leader,
         connection: Connection,
-        ask: Ask,
+        ask: PlannedFetch,
         sent: InFlight,
         future: "asyncio.Future[FetchResponse]",
     ) -> None:
@@ -264,7 +266,7 @@ class Fetching:
             for each in sent.values():
                 self._trouble(each.partition, failure)
 
-    def _take_partition(self, each: Sent, data: FetchPartitionData) -> Slice | None:
+    def _take_partition(self, each: SentPartition, data: FetchPartitionData) -> Slice | None:
         partition = each.partition
         if data.error_code:
             self._flow.unanswered(partition.index)
@@ -288,7 +290,11 @@ class Fetching:
         return self._move(each, records, batches, data)
 
     def _move(
-        self, each: Sent, records: memoryview, batches: FetchedBatches, data: FetchPartitionData
+        self,
+        each: SentPartition,
+        records: memoryview,
+        batches: FetchedBatches,
+        data: FetchPartitionData,
     ) -> Slice | None:
         """Advance a partition by the whole batches that came."""
         partition, position = each.partition, each.position
@@ -326,7 +332,7 @@ class Fetching:
             is_copied=self._flow.is_ahead(partition.index),
         )
 
-    def _take_error(self, partition: Partition, code: int) -> None:
+    def _take_error(self, partition: PartitionState, code: int) -> None:
         failure = BrokerError(code, f"{partition.place}")
         is_gone = code == ErrorCode.OFFSET_OUT_OF_RANGE
         if is_gone and partition.replica is None:
@@ -338,7 +344,7 @@ class Fetching:
             self._flow.stop(partition.index)
             self.watch.give_up(partition, failure)
 
-    def _trouble(self, partition: Partition, failure: ClientFailure) -> None:
+    def _trouble(self, partition: PartitionState, failure: ClientFailure) -> None:
         partition.replica = None
         self._flow.stop(partition.index)
         self.watch.trouble(partition, failure)
@@ -353,7 +359,7 @@ class Fetching:
                 self._corrupt(each.partition, offset)
         self.pump()
 
-    def _corrupt(self, partition: Partition, offset: int) -> None:
+    def _corrupt(self, partition: PartitionState, offset: int) -> None:
         """A batch is not what was written: ask once more, for it may be the way that broke it."""
         partition.jump(offset)
         if partition.corrupt_offset == offset:

@@ -42,7 +42,7 @@ TAIL_ROWS: Final = 64
 lets nothing go early."""
 
 
-class Run:
+class SortedRun:
     """Rows of one partition in the order in which they may go; it never changes.
 
     Making one sorts, so it is made where decoding is done. Who holds it knows how many are gone.
@@ -141,13 +141,13 @@ DATA_BYTES_MAX: Final = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Taken:
+class MergedRows:
     """Rows in their order; `merged` says of each which of the runs it is from, and its row there.
 
     It keeps its runs, so it is let go once the batch is built.
     """
 
-    runs: tuple[Run, ...]
+    runs: tuple[SortedRun, ...]
     sources: Sources
     merged: Merged
 
@@ -155,13 +155,13 @@ class Taken:
         return len(self.merged.rows)
 
 
-class Held:
+class MergeBuffer:
     """The runs that were read and are not used up."""
 
     def __init__(self, *, ordered: bool) -> None:
         self._ordered: Final = ordered
-        self._arrived: list[Run] = []
-        self._runs: list[Run] = []
+        self._arrived: list[SortedRun] = []
+        self._runs: list[SortedRun] = []
         """By index and arrival, or by arrival alone; without those of `_arrived`."""
         self._table = np.zeros((0, FIELDS), np.int64)
         """The entries of the runs."""
@@ -175,14 +175,14 @@ class Held:
         self.late_count = 0
         """How many rows were given out although one with a greater key was, while priming."""
 
-    def add(self, run: Run) -> None:
+    def add(self, run: SortedRun) -> None:
         """Hold the rows of this run; runs of one partition come in the order of their offsets."""
         if len(run):
             self._arrived.append(run)
             self.row_count += len(run)
             self.byte_count += run.nbytes
 
-    def take(self, limit: Limit, rows_max: int) -> Taken | None:
+    def take(self, limit: Limit, rows_max: int) -> MergedRows | None:
         """The next rows within the limit, at most `rows_max`; None if there is none.
 
         Fewer come if the bytes of one column would be too many for Arrow.
@@ -260,20 +260,20 @@ class Held:
             self._table = self._table[order]
             self._spans = np.ascontiguousarray(self._spans[:, order])
 
-    def _runs_of(self, index: int) -> list[tuple[Run, int]]:
+    def _runs_of(self, index: int) -> list[tuple[SortedRun, int]]:
         """The partition's runs in the order of their arrival, and how many rows are gone."""
         self._settle()
         numbers = np.flatnonzero(self._table[:, INDEX] == index).tolist()
         return [(self._runs[number], int(self._spans[0, number])) for number in numbers]
 
-    def _merge(self, used: "Longs", spans: "Longs", count: int) -> Taken:
+    def _merge(self, used: "Longs", spans: "Longs", count: int) -> MergedRows:
         runs = tuple(self._runs[number] for number in used.tolist())
         sources = Sources([run.source for run in runs], self._table[used])
         if self._ordered:
-            return Taken(runs, sources, ordering.merge(sources, spans, count))
-        return Taken(runs, sources, ordering.joined(sources, spans))
+            return MergedRows(runs, sources, ordering.merge(sources, spans, count))
+        return MergedRows(runs, sources, ordering.joined(sources, spans))
 
-    def _note_order(self, taken: Taken, limit: Limit) -> None:
+    def _note_order(self, taken: MergedRows, limit: Limit) -> None:
         times, numbers = taken.merged.timestamps_ms, taken.merged.numbers
         if int(times[0]) <= self._greatest.timestamp_ms:
             below = int(np.searchsorted(times, self._greatest.timestamp_ms))
@@ -308,7 +308,7 @@ def _first(spans: "Longs", rows_max: int) -> int:
     return int((spans[1] - spans[0]).sum())
 
 
-def _cut(taken: Taken, spans: "Longs") -> Taken:
+def _cut(taken: MergedRows, spans: "Longs") -> MergedRows:
     """Cut what would be too much for one column, and the spans with it; never to nothing."""
     if sum(len(run.rows.data) for run in taken.runs) <= DATA_BYTES_MAX:
         return taken
@@ -320,4 +320,4 @@ def _cut(taken: Taken, spans: "Longs") -> Taken:
     numbers, rows, times_ms = taken.merged
     merged = Merged(numbers[:count], rows[:count], times_ms[:count])
     spans[1] = spans[0] + np.bincount(merged.numbers, minlength=len(taken.runs))
-    return Taken(taken.runs, taken.sources, merged)
+    return MergedRows(taken.runs, taken.sources, merged)

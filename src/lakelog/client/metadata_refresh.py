@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from lakelog.client.events import Event, Failed, Joined, Moved
-from lakelog.client.fetch_scheduler import Flow
-from lakelog.client.fetcher import Fetching
+from lakelog.client.events import Event, PartitionAdded, PositionReset, ReadFailed
+from lakelog.client.fetch_scheduler import FetchScheduler
+from lakelog.client.fetcher import Fetcher
 from lakelog.client.options import EARLIEST, LATEST
-from lakelog.client.partition_state import Partition
+from lakelog.client.partition_state import PartitionState
 from lakelog.kafka_client.cluster import KafkaCluster
 from lakelog.kafka_client.failures import (
     AuthenticationFailed,
@@ -43,7 +43,7 @@ _UNKNOWN: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC
 
 
 @dataclass(slots=True)
-class UpkeepCounts:
+class RefreshCounts:
     """What happened to partitions, so far."""
 
     partitions_added: int = 0
@@ -51,25 +51,25 @@ class UpkeepCounts:
     offsets_reset: int = 0
 
 
-class Upkeep:
+class MetadataRefresh:
     """Looks after the partitions of one consumer; `run` is its task."""
 
     def __init__(
         self,
         cluster: KafkaCluster,
-        fetching: Fetching,
-        flow: Flow,
+        fetching: Fetcher,
+        flow: FetchScheduler,
         tell: Callable[[list[Event]], None],
         topics: tuple[str, ...],
     ) -> None:
-        self.counts = UpkeepCounts()
+        self.counts = RefreshCounts()
         self._cluster = cluster
         self._fetching = fetching
         self._flow = flow
         self._tell = tell
         self._topics = topics
         self._ranks = len(topics)
-        self._by_place: dict[TopicPartition, Partition] = {}
+        self._by_place: dict[TopicPartition, PartitionState] = {}
         self._out_of_range: set[int] = set()
         self._wanted = asyncio.Event()
         self._failures = 0
@@ -78,7 +78,9 @@ class Upkeep:
         """What a partition of one of our topics is called: it sorts like topic and number."""
         return self._topics.index(place.topic) * PARTITIONS_MAX + place.partition
 
-    def adopt(self, partition: Partition, view: PartitionMetadata, *, is_waited_for: bool) -> None:
+    def adopt(
+        self, partition: PartitionState, view: PartitionMetadata, *, is_waited_for: bool
+    ) -> None:
         """Look after a partition from now on."""
         self._by_place[partition.place] = partition
         self._fetching.add(partition, is_waited_for=is_waited_for)
@@ -86,24 +88,24 @@ class Upkeep:
 
     # What fetching says.
 
-    def trouble(self, partition: Partition, failure: ClientFailure) -> None:
+    def trouble(self, partition: PartitionState, failure: ClientFailure) -> None:
         """New metadata may heal this."""
         partition.failures += 1
         partition.failure = failure
         if partition.troubled_since_s is None:
             partition.troubled_since_s = self._cluster.clock.monotonic_s()
         if isinstance(failure, AuthenticationFailed | Untrusted):
-            self._tell([Failed(failure)])
+            self._tell([ReadFailed(failure)])
         self._wanted.set()
 
-    def out_of_range(self, partition: Partition) -> None:
+    def out_of_range(self, partition: PartitionState) -> None:
         """The position is not in the log."""
         self._out_of_range.add(partition.index)
         self._wanted.set()
 
-    def give_up(self, partition: Partition, failure: ClientFailure) -> None:
+    def give_up(self, partition: PartitionState, failure: ClientFailure) -> None:
         """Nothing heals this."""
-        self._tell([Failed(failure, partition.index, partition.version)])
+        self._tell([ReadFailed(failure, partition.index, partition.version)])
 
     # The task.
 
@@ -144,16 +146,16 @@ class Upkeep:
             for partition in troubled:
                 partition.failure = failure
             if isinstance(failure, AuthenticationFailed | Untrusted):
-                self._tell([Failed(failure)])
+                self._tell([ReadFailed(failure)])
         else:
             self._failures = 0
         self._complain(troubled)
         self._try_again(troubled)
 
-    def _troubled(self) -> list[Partition]:
+    def _troubled(self) -> list[PartitionState]:
         return [each for each in self._by_place.values() if each.failure is not None]
 
-    def _try_again(self, troubled: Iterable[Partition]) -> None:
+    def _try_again(self, troubled: Iterable[PartitionState]) -> None:
         is_waiting = False
         for partition in troubled:
             if self._by_place.get(partition.place) is not partition:
@@ -167,7 +169,7 @@ class Upkeep:
             self._wanted.set()
         self._fetching.pump()
 
-    def _complain(self, troubled: Iterable[Partition]) -> None:
+    def _complain(self, troubled: Iterable[PartitionState]) -> None:
         """Tell the reader of trouble that lasts too long: one word for all that say the same."""
         now_s = self._cluster.clock.monotonic_s()
         patience_s = self._cluster.settings.default_api_timeout_ms / 1000
@@ -178,7 +180,7 @@ class Upkeep:
                 said.setdefault(str(each.failure), each.failure)
                 each.troubled_since_s = now_s
         if said:
-            self._tell([Failed(failure) for failure in said.values()])
+            self._tell([ReadFailed(failure) for failure in said.values()])
 
     # New metadata.
 
@@ -207,7 +209,7 @@ class Upkeep:
                 if partition.place.topic == topic:
                     partition.failure = UnknownTopic(topic)
 
-    def _place(self, partition: Partition, view: PartitionMetadata) -> None:
+    def _place(self, partition: PartitionState, view: PartitionMetadata) -> None:
         partition.leader_epoch = view.leader_epoch
         partition.replica = None
         self._fetching.place(partition, view.leader if view.has_leader else None)
@@ -218,7 +220,7 @@ class Upkeep:
             )
 
     async def _replace(
-        self, view: TopicMetadata, old: list[Partition], deadline: RetryDeadline
+        self, view: TopicMetadata, old: list[PartitionState], deadline: RetryDeadline
     ) -> None:
         """A topic was made again: leave the old partitions, and read the new ones."""
         places = [TopicPartition(view.name, each.partition) for each in view.partitions]
@@ -233,9 +235,9 @@ class Upkeep:
             if replaced is not None:
                 self._leave(replaced)
                 index = rank * PARTITIONS_MAX + place.partition
-                self._welcome(view, Partition(index, place, view.topic_id, 0), spans, replaced)
+                self._welcome(view, PartitionState(index, place, view.topic_id, 0), spans, replaced)
 
-    def _leave(self, partition: Partition) -> None:
+    def _leave(self, partition: PartitionState) -> None:
         self._fetching.remove(partition)
         self._out_of_range.discard(partition.index)
         del self._by_place[partition.place]
@@ -247,21 +249,21 @@ class Upkeep:
         spans = await find_ends(self._cluster, new, deadline) if new else {}
         for place in new:
             self.counts.partitions_added += 1
-            partition = Partition(self.index(place), place, view.topic_id, 0)
+            partition = PartitionState(self.index(place), place, view.topic_id, 0)
             self._welcome(view, partition, spans, None)
 
     def _welcome(
         self,
         view: TopicMetadata,
-        partition: Partition,
+        partition: PartitionState,
         spans: Mapping[TopicPartition, LogBounds],
-        replaced: Partition | None,
+        replaced: PartitionState | None,
     ) -> None:
         span = spans[partition.place]
         partition.position, partition.end = span.start, span.end
         history = LogBounds(span.start, span.start)
         index = None if replaced is None else replaced.index
-        self._tell([Joined(partition, history, span.start, index)])
+        self._tell([PartitionAdded(partition, history, span.start, index)])
         number = partition.place.partition
         (found,) = (each for each in view.partitions if each.partition == number)
         self.adopt(partition, found, is_waited_for=False)
@@ -287,8 +289,8 @@ class Upkeep:
                 gone = OffsetGone(topic, number, partition.position, span.start, span.end)
                 self.give_up(partition, gone)
 
-    def _reset(self, partition: Partition, offset: int) -> None:
+    def _reset(self, partition: PartitionState, offset: int) -> None:
         self.counts.offsets_reset += 1
         partition.jump(offset)
-        self._tell([Moved(partition.index, partition.version, offset)])
+        self._tell([PositionReset(partition.index, partition.version, offset)])
         self._flow.resume(partition.index, forget=True)

@@ -12,7 +12,7 @@ from lakelog.kafka_client.offsets import TopicPartition
 
 
 @dataclass(slots=True, eq=False)
-class Partition:
+class PartitionState:
     """One partition that is read."""
 
     index: int
@@ -70,10 +70,10 @@ class Progress:
 
 
 @dataclass(slots=True, eq=False)
-class Standing:
+class ReleaseState:
     """How far one partition was read and given out."""
 
-    partition: Partition
+    partition: PartitionState
     progress: Progress
     version: int = 0
     last_ms: int | None = None

@@ -13,13 +13,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from lakelog.client.decoder import Tally
-from lakelog.client.events import Arrived, Event, Failed, Joined, Moved, Stuck
-from lakelog.client.fetch_scheduler import Hunger
-from lakelog.client.merge_buffer import Held, Taken
-from lakelog.client.partition_state import Progress, Standing
+from lakelog.client.decoder import MemoryAccount
+from lakelog.client.events import (
+    BufferFull,
+    Event,
+    PartitionAdded,
+    PositionReset,
+    ReadFailed,
+    RowsArrived,
+)
+from lakelog.client.fetch_scheduler import Demand
+from lakelog.client.merge_buffer import MergeBuffer, MergedRows
+from lakelog.client.partition_state import Progress, ReleaseState
 from lakelog.client.snapshot import PartitionSnapshot, Snapshot, standing_at
-from lakelog.client.watermark import Frontiers, Limit, Rule, is_live, squeezed
+from lakelog.client.watermark import Limit, Rule, Watermark, is_live, squeezed
 from lakelog.kafka_client.failures import ClientFailure
 
 
@@ -32,20 +39,20 @@ class ReaderOptions:
     idle_ms_max: int | None
 
 
-class Reader:
+class OrderedReader:
     """Holds what was read, and gives it out in its order."""
 
-    def __init__(self, options: ReaderOptions, tally: Tally) -> None:
+    def __init__(self, options: ReaderOptions, tally: MemoryAccount) -> None:
         self._options = options
         self._tally = tally
-        self._held = Held(ordered=options.is_ordered)
-        self._frontiers = Frontiers()
+        self._held = MergeBuffer(ordered=options.is_ordered)
+        self._frontiers = Watermark()
         self._not_live = 0
         self._failed: dict[int, ClientFailure] = {}
         self._may_squeeze = False
         self._bytes_in = 0
         self._rows_in = 0
-        self.standings: dict[int, Standing] = {}
+        self.standings: dict[int, ReleaseState] = {}
         self.names: dict[int, tuple[str, int]] = {}
         self.news: dict[int, bool] = {}
         """Partitions that are waited for from now on, or no more: for the flow."""
@@ -76,24 +83,24 @@ class Reader:
         """Learn what happened."""
         for event in events:
             match event:
-                case Arrived():
+                case RowsArrived():
                     self._arrive(event)
-                case Moved():
+                case PositionReset():
                     self._move(event)
-                case Joined():
+                case PartitionAdded():
                     self.join(event)
-                case Failed():
+                case ReadFailed():
                     self._fail(event)
-                case Stuck():
+                case BufferFull():
                     self._may_squeeze = True
                 case _:
                     assert_never(event)
 
-    def join(self, event: Joined) -> None:
+    def join(self, event: PartitionAdded) -> None:
         """Read a partition from now on."""
         partition, span = event.partition, event.span
         progress = Progress(partition.index, span.start, span.end, event.position, None)
-        standing = Standing(partition, progress)
+        standing = ReleaseState(partition, progress)
         self.standings[partition.index] = standing
         self._not_live += 1
         self.names[partition.index] = (partition.place.topic, partition.place.partition)
@@ -104,7 +111,7 @@ class Reader:
             self._advance(old, old.progress.position, was_live=True)
         self._advance(standing, event.position)
 
-    def _arrive(self, event: Arrived) -> None:
+    def _arrive(self, event: RowsArrived) -> None:
         standing = self.standings[event.index]
         run = event.run
         self._bytes_in += run.nbytes
@@ -117,12 +124,12 @@ class Reader:
         self._held.add(run)
         self._advance(standing, event.next_offset, tail_ms=run.tail_ms)
 
-    def _move(self, event: Moved) -> None:
+    def _move(self, event: PositionReset) -> None:
         standing = self.standings[event.index]
         if event.version >= standing.version:
             self._advance(standing, event.offset)
 
-    def _fail(self, event: Failed) -> None:
+    def _fail(self, event: ReadFailed) -> None:
         if event.index is None:
             self.failures.append(event.failure)
         elif event.version >= self.standings[event.index].version:
@@ -141,7 +148,7 @@ class Reader:
 
     def _advance(
         self,
-        standing: Standing,
+        standing: ReleaseState,
         position: int,
         *,
         tail_ms: int | None = None,
@@ -165,7 +172,7 @@ class Reader:
             self.news[progress.index] = True
         self._stand(standing, progress)
 
-    def _stand(self, standing: Standing, progress: Progress) -> None:
+    def _stand(self, standing: ReleaseState, progress: Progress) -> None:
         standing.progress = progress
         if progress.was_live or progress.is_idle:
             self._frontiers.forget(progress.index)
@@ -194,18 +201,18 @@ class Reader:
 
     # Out.
 
-    def release(self, rows_max: int) -> Taken | None:
+    def release(self, rows_max: int) -> MergedRows | None:
         """The next rows that may go; None if there is none."""
         taken = self._held.take(self.limit(), rows_max)
         if taken is not None:
-            self._tally.hunger = Hunger.FED
+            self._tally.hunger = Demand.FED
         elif self._may_squeeze:
             tight = squeezed(self._options.rule)
             taken = self._held.take(self._frontiers.limit(tight.out_of_order_ms), rows_max)
             self.squeezes += taken is not None
-            self._tally.hunger = Hunger.STARVING if taken is None else Hunger.FED
-        elif self._tally.hunger is Hunger.FED:
-            self._tally.hunger = Hunger.HUNGRY
+            self._tally.hunger = Demand.STARVING if taken is None else Demand.FED
+        elif self._tally.hunger is Demand.FED:
+            self._tally.hunger = Demand.HUNGRY
         self._may_squeeze = False
         if taken is not None:
             self.rows_released += len(taken)
@@ -229,7 +236,7 @@ class Reader:
             return self.failures.pop(0)
         return next(iter(self._failed.values()), None)
 
-    def current(self) -> list[Standing]:
+    def current(self) -> list[ReleaseState]:
         """The partitions that are read, by topic and number."""
         found = [each for each in self.standings.values() if not each.is_retired]
         return sorted(found, key=lambda each: each.place)
@@ -238,19 +245,19 @@ class Reader:
         """Whether all partitions are live, and what was read until then was given out."""
         return all(self.is_partition_live(each) for each in self.standings.values())
 
-    def is_partition_live(self, standing: Standing) -> bool:
+    def is_partition_live(self, standing: ReleaseState) -> bool:
         """Whether a partition is live, and what was read until then was given out."""
         if not standing.is_live and standing.live_position is not None:
             least = self._held.least_unreleased(standing.progress.index)
             standing.is_live = least is None or least >= standing.live_position
         return standing.is_live
 
-    def next_offset(self, standing: Standing) -> int:
+    def next_offset(self, standing: ReleaseState) -> int:
         """The least offset that was not given out."""
         least = self._held.least_unreleased(standing.progress.index)
         return standing.progress.position if least is None else least
 
-    def released_offset(self, standing: Standing) -> int | None:
+    def released_offset(self, standing: ReleaseState) -> int | None:
         """The greatest offset that was given out; None before the first."""
         return self._held.greatest_released(standing.progress.index)
 
@@ -258,7 +265,7 @@ class Reader:
         """Where the user is in all partitions."""
         return Snapshot(partitions=tuple(self._snapshot(standing) for standing in self.current()))
 
-    def _snapshot(self, standing: Standing) -> PartitionSnapshot:
+    def _snapshot(self, standing: ReleaseState) -> PartitionSnapshot:
         progress, partition = standing.progress, standing.partition
         position = progress.position
         next_offset, released = standing_at(

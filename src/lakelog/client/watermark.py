@@ -79,7 +79,7 @@ def squeezed(rule: Rule) -> Rule:
 _STALE_ENTRIES_MAX: Final = 1024
 
 
-class Frontiers:
+class Watermark:
     """The partitions that are waited for, and how far each was read."""
 
     def __init__(self) -> None:
