@@ -95,4 +95,4 @@ def read_while_one_dies(cluster: Cluster) -> pa.Table:
 
 
 def leaders(manager: ConsumerManager) -> set[int | None]:
-    return {manager._core.engine.flow.leader(index) for index in range(PARTITIONS)}
+    return {manager._core.consumer_loop.scheduler.leader(index) for index in range(PARTITIONS)}

@@ -49,12 +49,12 @@ class Bench:
     """A decoder, and what it said."""
 
     def __init__(self, *, is_ordered: bool = True, checks_crcs: bool = True) -> None:
-        self.tally = MemoryAccount()
+        self.memory = MemoryAccount()
         self.said: list[Decoded] = []
-        self.arrivals = EventQueue()
+        self.event_queue = EventQueue()
         self._heard = threading.Semaphore(0)
         options = DecodeOptions(is_ordered=is_ordered, checks_crcs=checks_crcs)
-        self.decoder = Decoder(options, self.arrivals, self.tally, self._report)
+        self.decoder = Decoder(options, self.event_queue, self.memory, self._report)
 
     def _report(self, done: Decoded) -> None:
         self.said.append(done)
@@ -63,7 +63,7 @@ class Bench:
     def decode(self, *work: Slice | Event) -> list[Event]:
         self.decoder.put(list(work))
         assert self._heard.acquire(timeout=TIMEOUT_S)
-        return self.arrivals.drain()
+        return self.event_queue.drain()
 
 
 @contextmanager
@@ -90,7 +90,7 @@ def test_rows_come_sorted_by_time_and_are_counted() -> None:
         assert offsets(events) == [[8, 6, 7, 5]]
         assert isinstance(events[0], RowsArrived)
         assert events[0].next_offset == 9
-        assert (bench.tally.held_rows(), bench.tally.held_bytes()) == (4, events[0].run.nbytes)
+        assert (bench.memory.held_rows(), bench.memory.held_bytes()) == (4, events[0].run.nbytes)
         assert bench.said[0].wire_bytes == len(records)
         assert (bench.said[0].rows, bench.said[0].corrupt) == (4, ())
 

@@ -6,40 +6,40 @@ from lakelog.client.events import BufferFull, EventQueue
 
 
 def test_events_come_out_once_and_in_order() -> None:
-    arrivals = EventQueue()
+    event_queue = EventQueue()
     first, second = BufferFull(), BufferFull()
-    arrivals.put([first])
-    arrivals.put([second])
-    assert arrivals.drain() == [first, second]
-    assert arrivals.drain() == []
+    event_queue.put([first])
+    event_queue.put([second])
+    assert event_queue.drain() == [first, second]
+    assert event_queue.drain() == []
 
 
 def test_whoever_waits_is_woken_by_an_event() -> None:
-    arrivals = EventQueue()
+    event_queue = EventQueue()
     woken = threading.Event()
 
     def wait() -> None:
-        arrivals.wait(30)
+        event_queue.wait(30)
         woken.set()
 
     thread = threading.Thread(target=wait)
     thread.start()
-    arrivals.put([BufferFull()])
+    event_queue.put([BufferFull()])
     assert woken.wait(10)
     thread.join()
 
 
 def test_whoever_comes_too_late_to_wait_does_not() -> None:
-    arrivals = EventQueue()
-    arrivals.put([BufferFull()])
-    arrivals.wait(30)
+    event_queue = EventQueue()
+    event_queue.put([BufferFull()])
+    event_queue.wait(30)
     called: list[int] = []
-    arrivals.call_when_changed(lambda: called.append(1))
+    event_queue.call_when_changed(lambda: called.append(1))
     assert called == [1]
 
 
 def test_a_waker_is_called_once_and_not_after_it_was_forgotten() -> None:
-    arrivals = EventQueue()
+    event_queue = EventQueue()
     called: list[str] = []
 
     def one() -> None:
@@ -48,18 +48,18 @@ def test_a_waker_is_called_once_and_not_after_it_was_forgotten() -> None:
     def two() -> None:
         called.append("two")
 
-    arrivals.call_when_changed(one)
-    arrivals.call_when_changed(two)
-    arrivals.forget(two)
-    arrivals.put([BufferFull()])
-    arrivals.put([BufferFull()])
+    event_queue.call_when_changed(one)
+    event_queue.call_when_changed(two)
+    event_queue.forget(two)
+    event_queue.put([BufferFull()])
+    event_queue.put([BufferFull()])
     assert called == ["one"]
 
 
 def test_a_close_wakes_all_and_nobody_waits_then() -> None:
-    arrivals = EventQueue()
+    event_queue = EventQueue()
     called: list[int] = []
-    arrivals.call_when_changed(lambda: called.append(1))
-    arrivals.close()
-    arrivals.wait(30)
+    event_queue.call_when_changed(lambda: called.append(1))
+    event_queue.close()
+    event_queue.wait(30)
     assert called == [1]

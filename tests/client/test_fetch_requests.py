@@ -12,7 +12,7 @@ PARTITIONS = {
 }
 SETTINGS = ClientSettings.parse({"bootstrap.servers": "h:1", "fetch.max.bytes": 2_000_000})
 ASK = PlannedFetch(
-    shares=(PlannedPartition(1, 100), PlannedPartition(0, 200), PlannedPartition(2, 300)),
+    partitions=(PlannedPartition(1, 100), PlannedPartition(0, 200), PlannedPartition(2, 300)),
     bytes_max=600,
 )
 
@@ -36,7 +36,7 @@ def test_old_versions_know_topics_by_name() -> None:
 def test_only_a_request_that_waits_has_a_wait() -> None:
     request, _ = build_request(ASK, PARTITIONS, SETTINGS, version=17)
     assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (0, 1, 600)
-    waiting = PlannedFetch(shares=ASK.shares, bytes_max=10**9, is_waiting=True)
+    waiting = PlannedFetch(partitions=ASK.partitions, bytes_max=10**9, is_waiting=True)
     request, _ = build_request(waiting, PARTITIONS, SETTINGS, version=17)
     assert (request.max_wait_ms, request.max_bytes) == (500, 2_000_000)
     assert (request.session_id, request.session_epoch, request.isolation_level) == (0, -1, 1)

@@ -118,23 +118,23 @@ def test_rows_of_before_a_seek_are_dropped_when_they_come() -> None:
 
 
 def test_memory_that_was_given_back_is_told() -> None:
-    tally = MemoryAccount()
+    memory = MemoryAccount()
     made = OrderedReader(
-        ReaderOptions(rule=Rule(None, 0), is_ordered=True, idle_ms_max=None), tally
+        ReaderOptions(rule=Rule(None, 0), is_ordered=True, idle_ms_max=None), memory
     )
     made.take_in([joined(0, 3), arrived(0, [1, 2, 3])])
-    tally.arrived_rows = 3
-    tally.arrived_bytes = made.held_bytes
-    assert (tally.held_rows(), tally.held_bytes()) == (3, made.held_bytes)
+    memory.decoded_rows = 3
+    memory.decoded_bytes = made.held_bytes
+    assert (memory.held_rows(), memory.held_bytes()) == (3, made.held_bytes)
     made.release(10)
-    assert (tally.held_rows(), tally.held_bytes()) == (0, 0)
+    assert (memory.held_rows(), memory.held_bytes()) == (0, 0)
 
 
 def test_a_squeeze_goes_by_the_last_rows_and_what_comes_late_is_counted() -> None:
     made = reader([100, 100], out_of_order_ms=1000)
     made.take_in([arrived(0, [500] * 5), arrived(1, [600] * 5)])
     assert made.release(10) is None
-    assert made._tally.hunger is Demand.HUNGRY
+    assert made._memory.demand is Demand.ROWS
     made.take_in([BufferFull()])
     assert times_of(made.release(10)) == [500] * 5
     assert (made.squeezes, made.late_rows) == (1, 0)
@@ -143,26 +143,26 @@ def test_a_squeeze_goes_by_the_last_rows_and_what_comes_late_is_counted() -> Non
     assert made.late_rows == 1
 
 
-def test_a_squeeze_that_gives_nothing_starves_the_reader() -> None:
+def test_after_a_squeeze_that_gives_nothing_the_reader_must_progress() -> None:
     made = reader([100, 100])
     made.take_in([arrived(0, [5]), BufferFull()])
     assert made.release(10) is None
-    assert made._tally.hunger is Demand.STARVING
+    assert made._memory.demand is Demand.MUST_PROGRESS
 
 
 def test_a_partition_that_is_asked_in_vain_is_idle_until_it_answers() -> None:
     made = reader([100, 100], idle_ms_max=500)
     made.take_in([arrived(0, [5]), arrived(0, [6], 1)])
-    made.standings[1].partition.waiting_since_s = 10.0
+    made.states[1].partition.waiting_since_s = 10.0
     made.find_idle(10.4)
     assert made.release(10) is None
     made.find_idle(10.6)
     assert times_of(made.release(10)) == [5, 6]
-    assert made.news == {1: False}
-    made.standings[1].partition.waiting_since_s = None
+    assert made.wait_changes == {1: False}
+    made.states[1].partition.waiting_since_s = None
     made.take_in([arrived(1, [3])])
     made.find_idle(10.7)
-    assert made.news == {1: True}
+    assert made.wait_changes == {1: True}
     assert times_of(made.release(10)) == [3]
     assert made.late_rows == 1
 
@@ -197,7 +197,7 @@ def test_a_failure_of_the_world_is_told_once() -> None:
 def test_a_reset_moves_the_position_and_keeps_what_was_read() -> None:
     made = reader([100])
     made.take_in([arrived(0, [1, 2]), PositionReset(0, 1, 40)])
-    assert made.standings[0].progress.position == 40
+    assert made.states[0].progress.position == 40
     assert made.held_rows == 2
 
 
@@ -206,7 +206,7 @@ def test_a_partition_that_was_replaced_still_gives_out_its_rows() -> None:
     made.take_in([arrived(0, [1, 2])])
     partition = PartitionState(9, TopicPartition("t", 0), bytes(16), 0)
     made.take_in([PartitionAdded(partition, LogBounds(0, 0), 0, 0)])
-    assert [standing.partition for standing in made.current()] == [partition]
+    assert [state.partition for state in made.current()] == [partition]
     assert times_of(made.release(10)) == [1, 2]
     assert made.is_live()
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.client.snapshot import PartitionSnapshot, Snapshot, standing_at
+from lakelog.client.snapshot import PartitionSnapshot, Snapshot, resume_position
 from lakelog.kafka_client.failures import BadConfig
 
 TOPIC_ID = "0123456789abcdef" * 2
@@ -77,9 +77,9 @@ def test_a_partition_that_is_named_twice_is_refused() -> None:
 
 
 def test_ranges_that_touch_become_one_and_those_at_the_offset_move_it() -> None:
-    assert standing_at(10, [(12, 20)], [(20, 25), (30, 40)]) == (10, ((12, 25), (30, 40)))
-    assert standing_at(10, [(10, 12), (12, 14), (16, 18)]) == (14, ((16, 18),))
-    assert standing_at(10, [(2, 5), (5, 9)]) == (10, ())
+    assert resume_position(10, [(12, 20)], [(20, 25), (30, 40)]) == (10, ((12, 25), (30, 40)))
+    assert resume_position(10, [(10, 12), (12, 14), (16, 18)]) == (14, ((16, 18),))
+    assert resume_position(10, [(2, 5), (5, 9)]) == (10, ())
 
 
 @given(st.integers(0, 30), st.lists(st.tuples(st.integers(0, 40), st.integers(1, 8))))
@@ -87,7 +87,7 @@ def test_a_position_says_of_every_offset_whether_it_was_given_out(
     next_offset: int, sizes: list[tuple[int, int]]
 ) -> None:
     ranges = [(start, start + size) for start, size in sizes]
-    found, released = standing_at(next_offset, ranges)
+    found, released = resume_position(next_offset, ranges)
     given_out = set(range(next_offset)).union(*(range(*each) for each in ranges))
     told = set(range(found)).union(*(range(*each) for each in released))
     assert told == given_out

@@ -1,8 +1,26 @@
-"""Clients of any Kafka: connections, and records as Arrow in the order of their time.
+"""The ordered consumer: records of any Kafka as Arrow, in the order of their time.
 
 `ConsumerManager` reads topics as record batches of `MESSAGE_SCHEMA`, from where each `SourceTopic`
 says; whatever goes wrong is a `ClientFailure`. Names are loaded when they are first used: Arrow is
 slow to import, and an extra.
+
+Who does what, by the thread that does it:
+
+- The caller's thread. `consumer.ConsumerManager` is the user's; each `poll` is a step of
+  `core.ConsumerCore`: `reader.OrderedReader` takes events in, `watermark.Watermark` decides up to
+  which key rows may go, `merge_buffer.MergeBuffer` merges them, `arrow_rows.MessageRows` builds the
+  batch.
+- The loop's thread. `consumer_loop.ConsumerLoop` finds offsets and starts the rest.
+  `fetch_scheduler.FetchScheduler` plans (no I/O): which partitions to fetch next and how much, by
+  time, memory and the reader's demand; each partition is a `fetch_slots.FetchSlot` there.
+  `fetcher.Fetcher` sends what was planned and moves positions on.
+  `metadata_refresh.MetadataRefresh` follows leaders, new partitions and topics that were recreated.
+- The decoder's thread. `decoder.Decoder` checks and decodes answers into sorted runs.
+
+What passes between them: a `PlannedFetch` from scheduler to fetcher, a `Slice` of an answer from
+fetcher to decoder, events (`RowsArrived`, `PartitionAdded`, ...) through the `EventQueue` to the
+reader, and the `MemoryAccount` back to the scheduler. One partition is a `PartitionState` on the
+loop and a `ReleaseState` at the reader. `Snapshot` is the position of all, to go on from.
 """
 
 from importlib import import_module

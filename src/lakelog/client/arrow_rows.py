@@ -229,34 +229,34 @@ def partition_states(reader: OrderedReader, paused: frozenset[int]) -> "pa.Recor
     import pyarrow as pa  # noqa: PLC0415 - slow to import, and an extra
 
     schema = partition_state_schema()
-    rows = [_state(reader, standing, paused) for standing in reader.current()]
+    rows = [_state(reader, state, paused) for state in reader.current()]
     return pa.RecordBatch.from_pylist(rows, schema=schema)
 
 
 def _state(
-    reader: OrderedReader, standing: ReleaseState, paused: frozenset[int]
+    reader: OrderedReader, state: ReleaseState, paused: frozenset[int]
 ) -> dict[str, str | int | bool | None]:
-    progress = standing.progress
-    released = reader.released_offset(standing)
+    progress = state.progress
+    released = reader.released_offset(state)
     return {
-        "topic": standing.place.topic,
-        "partition": standing.place.partition,
+        "topic": state.place.topic,
+        "partition": state.place.partition,
         "replay_start_offset": progress.start,
         "replay_end_offset": progress.end,
         "consumed_offset": max(progress.start, progress.position - 1),
         "released_offset": progress.start if released is None else released,
-        "last_consumed_timestamp": standing.last_ms,
-        "is_live": reader.is_partition_live(standing),
+        "last_consumed_timestamp": state.last_ms,
+        "is_live": reader.is_partition_live(state),
         "is_paused": progress.index in paused,
-        "high_watermark": standing.partition.end,
-        "lag": lag(reader, standing),
+        "high_watermark": state.partition.end,
+        "lag": lag(reader, state),
     }
 
 
-def lag(reader: OrderedReader, standing: ReleaseState) -> int | None:
+def lag(reader: OrderedReader, state: ReleaseState) -> int | None:
     """How many offsets are there that were not given out; None before a broker said."""
-    end = standing.partition.end
-    return None if end is None else max(0, end - reader.next_offset(standing))
+    end = state.partition.end
+    return None if end is None else max(0, end - reader.next_offset(state))
 
 
 def lags(reader: OrderedReader) -> dict[TopicPartition, int]:
@@ -268,9 +268,9 @@ def lags(reader: OrderedReader) -> dict[TopicPartition, int]:
 def history(reader: OrderedReader) -> tuple[int, int]:
     """How many offsets the history has, and how many of them are behind us."""
     total = done = 0
-    for standing in reader.current():
-        progress = standing.progress
+    for state in reader.current():
+        progress = state.progress
         total += max(0, progress.end - progress.start)
-        reached = min(progress.end, reader.next_offset(standing))
+        reached = min(progress.end, reader.next_offset(state))
         done += max(0, reached - progress.start)
     return total, done

@@ -143,7 +143,7 @@ class ConsumerManager:
             left_s = end_s - core.clock.monotonic_s()
             if left_s <= 0:
                 return core.rows.empty()
-            core.arrivals.wait(min(left_s, WAIT_S_MAX))
+            core.event_queue.wait(min(left_s, WAIT_S_MAX))
 
     async def poll_async(self, timeout_ms: int = 1000) -> "pa.RecordBatch":
         """As `poll`, without holding up the running loop."""
@@ -169,14 +169,14 @@ class ConsumerManager:
             except RuntimeError:
                 return  # the loop was closed while nobody waited any more
 
-        self._core.arrivals.call_when_changed(wake)
+        self._core.event_queue.call_when_changed(wake)
         try:
             async with asyncio.timeout(timeout_s):
                 await changed.wait()
         except TimeoutError:
             return
         finally:
-            self._core.arrivals.forget(wake)
+            self._core.event_queue.forget(wake)
 
     def __iter__(self) -> "Iterator[pa.RecordBatch]":
         """Batches with rows, until it is closed."""
@@ -231,7 +231,7 @@ class ConsumerManager:
     def partition_state(self) -> "pa.RecordBatch":
         """One row for each partition (`PARTITION_STATE_SCHEMA`)."""
         with self._core.turn:
-            return partition_states(self._core.reader, self._core.engine.flow.paused())
+            return partition_states(self._core.reader, self._core.consumer_loop.scheduler.paused())
 
     def held_message_count(self) -> int:
         """How many rows were read and wait for their turn."""
@@ -243,7 +243,7 @@ class ConsumerManager:
 
     def paused_partition_count(self) -> int:
         """How many partitions wait because memory is full."""
-        return len(self._core.engine.flow.paused())
+        return len(self._core.consumer_loop.scheduler.paused())
 
     def priming_watermark_ms(self) -> int | None:
         """Up to which time rows may go; None before the first is known, and when all is live."""
@@ -261,27 +261,31 @@ class ConsumerManager:
     def metrics(self) -> Metrics:
         """What was counted so far."""
         core = self._core
-        reader, flow, fetching = core.reader, core.engine.flow, core.engine.fetching
-        upkeep = core.engine.upkeep
-        assert upkeep is not None, "made with the engine's first partition"
+        reader, scheduler, fetcher = (
+            core.reader,
+            core.consumer_loop.scheduler,
+            core.consumer_loop.fetcher,
+        )
+        refresh = core.consumer_loop.refresh
+        assert refresh is not None, "made with the first partition"
         return Metrics(
             polls=core.polls,
             rows_received=reader.rows_received,
             rows_released=reader.rows_released,
             rows_held=reader.held_rows,
             rows_late=reader.late_rows,
-            bytes_received=fetching.counts.bytes_received,
+            bytes_received=fetcher.counts.bytes_received,
             bytes_held=reader.held_bytes,
-            fetches=fetching.counts.fetches,
-            fetches_failed=fetching.counts.fetches_failed,
-            batches_refetched=fetching.counts.batches_refetched,
+            fetches=fetcher.counts.fetches,
+            fetches_failed=fetcher.counts.fetches_failed,
+            batches_refetched=fetcher.counts.batches_refetched,
             squeezes=reader.squeezes,
-            partitions_paused=flow.pauses,
-            partitions_resumed=flow.resumes,
-            paused_partitions=len(flow.paused()),
-            partitions_added=upkeep.counts.partitions_added,
-            topics_recreated=upkeep.counts.topics_recreated,
-            offsets_reset=upkeep.counts.offsets_reset,
+            partitions_paused=scheduler.pauses,
+            partitions_resumed=scheduler.resumes,
+            paused_partitions=len(scheduler.paused()),
+            partitions_added=refresh.counts.partitions_added,
+            topics_recreated=refresh.counts.topics_recreated,
+            offsets_reset=refresh.counts.offsets_reset,
         )
 
     # The position.
@@ -303,7 +307,7 @@ class ConsumerManager:
                 if index is None:
                     raise BadConfig("seek", f"{topic} [{partition}] is not read here")
                 chosen[index] = whole_number("seek", offset, least=0)
-            versions = core.thread.run(core.engine.seek(chosen))
+            versions = core.thread.run(core.consumer_loop.seek(chosen))
             for index, offset in chosen.items():
                 core.reader.seek(index, offset, versions[index])
 
@@ -317,7 +321,7 @@ class ConsumerManager:
             self._check_open()
             reader = self._core.reader
             offsets = {each.place: reader.next_offset(each) for each in reader.current()}
-        self._core.thread.run(self._core.engine.commit(offsets))
+        self._core.thread.run(self._core.consumer_loop.commit(offsets))
         return offsets
 
     def committed(self) -> dict[TopicPartition, int]:
@@ -326,7 +330,7 @@ class ConsumerManager:
         with self._core.turn:
             self._check_open()
             places = [each.place for each in self._core.reader.current()]
-        return self._core.thread.run(self._core.engine.committed(places))
+        return self._core.thread.run(self._core.consumer_loop.committed(places))
 
     def _check_group(self) -> None:
         if not self._core.settings.group_id:

@@ -42,14 +42,14 @@ REQUEST_BYTES: Final = 4 * MIB
 
 
 class ConsumerLoop:
-    """Reads all partitions of some topics into `arrivals`."""
+    """Reads all partitions of some topics into `event_queue`."""
 
     def __init__(
         self,
         settings: ClientSettings,
         options: ConsumerOptions,
-        arrivals: EventQueue,
-        tally: MemoryAccount,
+        event_queue: EventQueue,
+        memory: MemoryAccount,
         *,
         clock: Clock,
         entropy: Entropy,
@@ -59,7 +59,7 @@ class ConsumerLoop:
         self._clock = clock
         self._tasks = Tasks()
         self._cluster = KafkaCluster(settings, clock=clock, entropy=entropy)
-        self.flow = FetchScheduler(
+        self.scheduler = FetchScheduler(
             FetchLimits(
                 bytes_max=options.max_held_bytes,
                 rows_max=options.rows_max(1),
@@ -69,11 +69,11 @@ class ConsumerLoop:
             )
         )
         self._decode_options = DecodeOptions(options.ordered, settings.check_crcs)
-        self._arrivals = arrivals
-        self._tally = tally
+        self._event_queue = event_queue
+        self._memory = memory
         self._decoder: Decoder | None = None
-        self.fetching = Fetcher(self._cluster, self.flow, tally, self._put, self._spawn)
-        self.upkeep: MetadataRefresh | None = None
+        self.fetcher = Fetcher(self._cluster, self.scheduler, memory, self._put, self._spawn)
+        self.refresh: MetadataRefresh | None = None
 
     # The beginning and the end.
 
@@ -129,7 +129,7 @@ class ConsumerLoop:
 
     async def close(self) -> None:
         """Stop reading and hang up."""
-        self.fetching.close()
+        self.fetcher.close()
         await self._cluster.close()
         await self._tasks.close()
 
@@ -141,32 +141,32 @@ class ConsumerLoop:
     # What the reader asks for.
 
     def wake(self) -> None:
-        """The reader made room, or is hungry."""
-        self.fetching.pump()
+        """The reader made room, or has nothing to give out."""
+        self.fetcher.pump()
 
     async def seek(self, offsets: Mapping[int, int]) -> dict[int, int]:
         """Read partitions from these offsets; returns the versions of what comes then."""
         versions = {}
         for index, offset in offsets.items():
-            partition = self.fetching.partitions[index]
+            partition = self.fetcher.partitions[index]
             partition.jump(offset)
             partition.healed()
             partition.released = ()
             partition.corrupt_offset = None
             partition.waiting_since_s = None
-            self.flow.resume(index, forget=True)
+            self.scheduler.resume(index, forget=True)
             versions[index] = partition.version
-        self.fetching.pump()
+        self.fetcher.pump()
         return versions
 
     def await_no_more(self, changes: Mapping[int, bool], *, is_primed: bool) -> None:
         """Whether the reader waits for these partitions; and whether it waits for any at all."""
         for index, is_waited_for in changes.items():
-            if index in self.fetching.partitions:
-                self.flow.wait_for(index, is_waited_for=is_waited_for)
+            if index in self.fetcher.partitions:
+                self.scheduler.wait_for(index, is_waited_for=is_waited_for)
         if is_primed:
-            self.flow.end_priming()
-        self.fetching.pump()
+            self.scheduler.end_priming()
+        self.fetcher.pump()
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit offsets to the group."""
@@ -200,36 +200,36 @@ class ConsumerLoop:
     def _partition(
         self, place: TopicPartition, views: Mapping[str, TopicMetadata], position: int
     ) -> PartitionState:
-        if self.upkeep is None:
-            self.upkeep = MetadataRefresh(
-                self._cluster, self.fetching, self.flow, self._put, tuple(sorted(views))
+        if self.refresh is None:
+            self.refresh = MetadataRefresh(
+                self._cluster, self.fetcher, self.scheduler, self._put, tuple(sorted(views))
             )
-            self.fetching.watch = self.upkeep
+            self.fetcher.error_handler = self.refresh
         return PartitionState(
-            self.upkeep.index(place), place, views[place.topic].topic_id, position
+            self.refresh.index(place), place, views[place.topic].topic_id, position
         )
 
     def _begin(self, joined: list[PartitionAdded], views: Mapping[str, TopicMetadata]) -> None:
         """Read all partitions from now on."""
-        assert self.upkeep is not None, "made with the first partition"
+        assert self.refresh is not None, "made with the first partition"
         loop = asyncio.get_running_loop()
 
         def report(done: Decoded) -> None:
             try:
-                loop.call_soon_threadsafe(self.fetching.decoded, done)
+                loop.call_soon_threadsafe(self.fetcher.decoded, done)
             except RuntimeError:
                 return  # the loop is closed, and nobody asks any more
 
-        self._decoder = Decoder(self._decode_options, self._arrivals, self._tally, report)
+        self._decoder = Decoder(self._decode_options, self._event_queue, self._memory, report)
         rows_max = self._options.rows_max(len(joined))
-        self.flow.limits = replace(self.flow.limits, rows_max=rows_max)
+        self.scheduler.limits = replace(self.scheduler.limits, rows_max=rows_max)
         loop.set_exception_handler(self._on_bug)
-        self._spawn(self.upkeep.run())
+        self._spawn(self.refresh.run())
         for each in joined:
             view = _view(views, each.partition.place)
             waits = each.position < each.span.end
-            self.upkeep.adopt(each.partition, view, is_waited_for=waits)
-        self.fetching.pump()
+            self.refresh.adopt(each.partition, view, is_waited_for=waits)
+        self.fetcher.pump()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run something beside; if it ends by a bug, the reader hears of it."""
@@ -251,7 +251,7 @@ class ConsumerLoop:
     def _tell_bug(self, bug: Exception) -> None:
         failure = ClientFailure(f"the consumer is broken: {bug!r}")
         failure.__cause__ = bug
-        self._arrivals.put([ReadFailed(failure)])
+        self._event_queue.put([ReadFailed(failure)])
 
     def _put(self, work: "list[Slice | Event] | list[Slice] | list[Event]") -> None:
         if self._decoder is not None:

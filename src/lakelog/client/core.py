@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class ConsumerCore:
-    """The threads, the reader and the engine of one consumer."""
+    """The threads, the reader and the loop's part of one consumer."""
 
     def __init__(
         self,
@@ -45,46 +45,46 @@ class ConsumerCore:
         self.turn = threading.Lock()
         self.is_closed = False
         self.polls = 0
-        self.arrivals = EventQueue()
-        self._tally = MemoryAccount()
+        self.event_queue = EventQueue()
+        self._memory = MemoryAccount()
         self.reader = OrderedReader(
             ReaderOptions(
                 rule=Rule(options.cutoff_ms, options.out_of_order_ms),
                 is_ordered=options.ordered,
                 idle_ms_max=options.max_idle_ms,
             ),
-            self._tally,
+            self._memory,
         )
         names = self.reader.names
         self.rows = MessageRows(names, views=options.views, headers=options.headers)
         self.thread = LoopThread("lakelog-consumer")
         try:
-            self.engine, joined = self.thread.run(self._open(source))
+            self.consumer_loop, joined = self.thread.run(self._open(source))
         except BaseException:
             self.thread.close()
             raise
         # Whoever forgets to close is forgiven, also at the interpreter's exit.
-        self._finalizer = weakref.finalize(self, _end, self.thread, self.engine)
+        self._finalizer = weakref.finalize(self, _end, self.thread, self.consumer_loop)
         self.reader.take_in(joined)
-        self._tell_engine()
+        self._tell_loop()
 
     async def _open(
         self, source: tuple[SourceTopic, ...] | Snapshot
     ) -> tuple[ConsumerLoop, list[PartitionAdded]]:
-        engine = ConsumerLoop(
+        consumer_loop = ConsumerLoop(
             self.settings,
             self.options,
-            self.arrivals,
-            self._tally,
+            self.event_queue,
+            self._memory,
             clock=self.clock,
             entropy=SystemEntropy(),
         )
         try:
             if isinstance(source, Snapshot):
-                return engine, await engine.restore(source)
-            return engine, await engine.open(source)
+                return consumer_loop, await consumer_loop.restore(source)
+            return consumer_loop, await consumer_loop.open(source)
         except BaseException:
-            await engine.close()
+            await consumer_loop.close()
             raise
 
     def step(self) -> "pa.RecordBatch | None":
@@ -94,23 +94,25 @@ class ConsumerCore:
                 raise Closed("the consumer is closed")
             self.polls += 1
             reader = self.reader
-            reader.take_in(self.arrivals.drain())
+            reader.take_in(self.event_queue.drain())
             reader.find_idle(self.clock.monotonic_s())
             failure = reader.first_failure()
             if failure is not None:
                 raise failure.with_traceback(None)
             taken = reader.release(self.options.batch_size)
-            self._tell_engine()
+            self._tell_loop()
             return None if taken is None else self.rows.build(taken)
 
-    def _tell_engine(self) -> None:
+    def _tell_loop(self) -> None:
         """Let the loop know what it should: who is not waited for any more, and of room."""
-        news = self.reader.news
-        if news:
-            self.reader.news = {}
-            self.thread.call(self.engine.await_no_more, news, is_primed=self.reader.is_primed)
-        elif self.engine.flow.is_full:
-            self.thread.call(self.engine.wake)
+        wait_changes = self.reader.wait_changes
+        if wait_changes:
+            self.reader.wait_changes = {}
+            self.thread.call(
+                self.consumer_loop.await_no_more, wait_changes, is_primed=self.reader.is_primed
+            )
+        elif self.consumer_loop.scheduler.is_full:
+            self.thread.call(self.consumer_loop.wake)
 
     def close(self) -> None:
         """End everything; again is allowed."""
@@ -118,21 +120,21 @@ class ConsumerCore:
             if self.is_closed:
                 return
             self.is_closed = True
-        self.arrivals.close()
+        self.event_queue.close()
         self._finalizer()
 
 
-def _end(thread: LoopThread, engine: ConsumerLoop) -> None:
+def _end(thread: LoopThread, consumer_loop: ConsumerLoop) -> None:
     """Hang up and end both threads, from any thread: the collector runs on any."""
     if _is_on(thread):
-        threading.Thread(target=_end, args=(thread, engine), name="lakelog-close").start()
+        threading.Thread(target=_end, args=(thread, consumer_loop), name="lakelog-close").start()
         return
     try:
-        thread.run(engine.close())
+        thread.run(consumer_loop.close())
     except Closed:
         return  # a forked child: the threads are its parent's
     finally:
-        engine.close_decoder()
+        consumer_loop.close_decoder()
         thread.close()
 
 

@@ -153,24 +153,29 @@ Work: TypeAlias = list[Slice | Event]
 
 
 class MemoryAccount:
-    """How much was decoded and given out; each number has one thread that writes it."""
+    """How much was decoded and let go again, and what the reader needs.
 
-    __slots__ = ("arrived_bytes", "arrived_rows", "freed_bytes", "freed_rows", "hunger")
+    The decoder's thread alone writes `decoded_*`, the reader's alone `freed_*`. Both the reader and
+    the loop write `demand`: the reader says what it needs, the loop takes it back with the fetch
+    that it sends for it. A demand that so gets lost is made again by the reader's next step.
+    """
+
+    __slots__ = ("decoded_bytes", "decoded_rows", "demand", "freed_bytes", "freed_rows")
 
     def __init__(self) -> None:
-        self.arrived_bytes = 0
-        self.arrived_rows = 0
+        self.decoded_bytes = 0
+        self.decoded_rows = 0
         self.freed_bytes = 0
         self.freed_rows = 0
-        self.hunger = Demand.FED
+        self.demand = Demand.NONE
 
     def held_bytes(self) -> int:
         """What was decoded and is not given out yet."""
-        return self.arrived_bytes - self.freed_bytes
+        return self.decoded_bytes - self.freed_bytes
 
     def held_rows(self) -> int:
         """As `held_bytes`, in rows."""
-        return self.arrived_rows - self.freed_rows
+        return self.decoded_rows - self.freed_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,13 +203,13 @@ class Decoder:
     def __init__(
         self,
         options: DecodeOptions,
-        arrivals: EventQueue,
-        tally: MemoryAccount,
+        event_queue: EventQueue,
+        memory: MemoryAccount,
         report: Callable[[Decoded], None],
     ) -> None:
         self._options = options
-        self._arrivals = arrivals
-        self._tally = tally
+        self._event_queue = event_queue
+        self._memory = memory
         self._report = report
         self._work: SimpleQueue[Work | None] = SimpleQueue()
         self._broken: dict[int, int] = {}
@@ -252,9 +257,9 @@ class Decoder:
                     rows += len(arrived.run)
             except Exception as bug:  # noqa: BLE001 - the reader hears of it instead of waiting on
                 events.append(ReadFailed(_unexpected(bug)))
-        self._tally.arrived_bytes += memory_bytes
-        self._tally.arrived_rows += rows
-        self._arrivals.put(events)
+        self._memory.decoded_bytes += memory_bytes
+        self._memory.decoded_rows += rows
+        self._event_queue.put(events)
         self._report(Decoded(wire_bytes, memory_bytes, rows, tuple(corrupt)))
 
     def _consider_loading(self, size: int) -> None:

@@ -26,12 +26,12 @@ class PlannedPartition:
 class PlannedFetch:
     """One request to one leader."""
 
-    shares: tuple[PlannedPartition, ...]
+    partitions: tuple[PlannedPartition, ...]
     bytes_max: int
     is_waiting: bool = False
     """Whether the broker may keep it until records come."""
     has_tail: bool = False
-    is_for_hunger: bool = False
+    is_on_demand: bool = False
     """Whether it is sent only because the reader has nothing to give out."""
 
 
@@ -52,13 +52,13 @@ InFlight: TypeAlias = dict[tuple[bytes | str, int], SentPartition]
 """The parts of one request, by topic id or name, and partition."""
 
 
-def has_ids(ask: PlannedFetch, partitions: Mapping[int, PartitionState]) -> bool:
+def has_ids(fetch: PlannedFetch, partitions: Mapping[int, PartitionState]) -> bool:
     """Whether all topics of a request have an id."""
-    return all(any(partitions[share.index].topic_id) for share in ask.shares)
+    return all(any(partitions[planned.index].topic_id) for planned in fetch.partitions)
 
 
 def build_request(
-    ask: PlannedFetch,
+    fetch: PlannedFetch,
     partitions: Mapping[int, PartitionState],
     settings: ClientSettings,
     *,
@@ -67,24 +67,24 @@ def build_request(
     """The message, and what is under way with it."""
     topics: dict[bytes | str, list[FetchPartition]] = {}
     sent: InFlight = {}
-    for share in ask.shares:
-        each = partitions[share.index]
+    for planned in fetch.partitions:
+        each = partitions[planned.index]
         key = each.topic_id if version >= TOPIC_ID_VERSION else each.place.topic
         topics.setdefault(key, []).append(
             FetchPartition(
                 partition=each.place.partition,
                 current_leader_epoch=each.leader_epoch if each.replica is None else -1,
                 fetch_offset=each.position,
-                partition_max_bytes=share.bytes_max,
+                partition_max_bytes=planned.bytes_max,
             )
         )
         sent[key, each.place.partition] = SentPartition(
-            each, each.version, each.position, share.bytes_max
+            each, each.version, each.position, planned.bytes_max
         )
     request = FetchRequest(
-        max_wait_ms=settings.fetch_wait_max_ms if ask.is_waiting else 0,
-        min_bytes=settings.fetch_min_bytes if ask.is_waiting else 1,
-        max_bytes=min(ask.bytes_max, settings.fetch_max_bytes),
+        max_wait_ms=settings.fetch_wait_max_ms if fetch.is_waiting else 0,
+        min_bytes=settings.fetch_min_bytes if fetch.is_waiting else 1,
+        max_bytes=min(fetch.bytes_max, settings.fetch_max_bytes),
         isolation_level=int(settings.is_read_committed),
         topics=tuple(_topic(key, each) for key, each in topics.items()),
         rack_id=settings.client_rack,

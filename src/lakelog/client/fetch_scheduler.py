@@ -6,11 +6,12 @@ Rules:
   by what earlier answers became in memory, so compression is accounted for.
 - While history is read in order, the partition whose time is least comes first, those that have
   shown no record yet before all: what is held waits for them. Only two thirds of the limits are
-  used so. When they are, all pause. The last third is for a reader with nothing to give out
-  (HUNGRY), while nothing is under way that could help: the least partition is asked then, and
-  those that are hardly further. When it is used up too, the flow `is_stuck`: the reader gives out
-  what it can, and if it can nothing (STARVING) the least is asked alone, beyond the limits. So
-  nothing waits for ever, and nothing is fetched for a reader that does not read.
+  used so, for prefetch. When they are, all pause. The last third is for a reader with nothing to
+  give out (`Demand.ROWS`), while nothing is in flight that could help: the least partition is asked
+  then, and those that are hardly further. When it is used up too, the scheduler `is_blocked`: the
+  reader gives out what it can, and if it can nothing (`Demand.MUST_PROGRESS`) the least is asked
+  alone, beyond the limits. So nothing waits for ever, and nothing is fetched for a reader that does
+  not read.
 - A partition takes part in one request at a time. Those at their end ride along with the others,
   or, if all of a leader's are there, share one request that the broker keeps until records come.
 - No clock and no I/O: the caller says what time it is and sends what is planned.
@@ -31,7 +32,7 @@ BATCH_BYTES_MAX: Final = 128 * MIB
 """Nobody writes larger batches; a partition is asked for no more at a time."""
 
 RESERVED_PART: Final = 3
-"""A third of the limits is kept for a hungry reader."""
+"""A third of the limits is kept for a reader with nothing to give out."""
 
 CHUNKS: Final = 2
 """Two chunks of every partition would fill the limits: smaller ones cost more than they help.
@@ -58,13 +59,13 @@ _FIRST_WIRE_BYTES: Final = 64 * KIB
 
 
 class Demand(IntEnum):
-    """What the reader has to give out."""
+    """What the reader needs: the backpressure of one that gives out, seen from the other side."""
 
-    FED = 0
-    HUNGRY = 1
-    """Nothing."""
-    STARVING = 2
-    """Nothing, not even out of order."""
+    NONE = 0
+    ROWS = 1
+    """It has nothing to give out."""
+    MUST_PROGRESS = 2
+    """It has nothing to give out, not even out of order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,11 +81,11 @@ class FetchLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BufferUsage:
-    """What the reader holds now, decoded, and how hungry it is."""
+    """What the reader holds now, decoded, and what it needs."""
 
     held_bytes: int
     held_rows: int
-    hunger: Demand
+    demand: Demand
 
 
 class FetchScheduler:
@@ -93,13 +94,13 @@ class FetchScheduler:
     def __init__(self, limits: FetchLimits) -> None:
         self.limits = limits
         self.is_priming = limits.is_ordered
-        self.is_stuck = False
+        self.is_blocked = False
         """Whether memory is full and nothing is under way, as of the last plan."""
         self.is_full = False
         """Whether partitions wait for memory, as of the last plan."""
         self.pauses = 0
         self.resumes = 0
-        self._lanes = FetchSlots()
+        self._slots = FetchSlots()
         self._asked_wire = 0
         self._decoding_wire = 0
         self._fetches = 0
@@ -111,67 +112,67 @@ class FetchScheduler:
 
     def add(self, index: int, *, is_waited_for: bool) -> None:
         """A partition that nobody has asked for yet; it is nowhere."""
-        self._lanes.add(FetchSlot(index, is_waited_for=is_waited_for))
+        self._slots.add(FetchSlot(index, is_waited_for=is_waited_for))
 
     def remove(self, index: int) -> None:
         """A partition that is read no more."""
-        self._lanes.remove(index)
+        self._slots.remove(index)
 
     def place(self, index: int, leader: int | None) -> None:
         """Who serves a partition; None if nobody does."""
-        lane = self._lanes[index]
-        if lane.leader != leader:
-            self._lanes.withdraw(lane)
-            lane.leader = leader
-            self._enter(lane)
+        slot = self._slots[index]
+        if slot.leader != leader:
+            self._slots.withdraw(slot)
+            slot.leader = leader
+            self._enter(slot)
 
     def stop(self, index: int) -> None:
         """Ask no more for a partition, until `resume`."""
-        lane = self._lanes[index]
-        lane.is_stopped = True
-        self._lanes.withdraw(lane)
-        self._note_paused(lane)
+        slot = self._slots[index]
+        slot.is_stopped = True
+        self._slots.withdraw(slot)
+        self._note_paused(slot)
 
     def resume(self, index: int, *, forget: bool = False) -> None:
         """Ask for a partition again; after a seek nothing is known of it (`forget`)."""
-        lane = self._lanes[index]
-        lane.is_stopped = False
+        slot = self._slots[index]
+        slot.is_stopped = False
         if forget:
-            self._lanes.forget_time(lane)
-            self._lanes.set_behind(lane, is_behind=True)
-        self._lanes.withdraw(lane)
-        self._enter(lane)
+            self._slots.forget_time(slot)
+            self._slots.set_behind(slot, is_behind=True)
+        self._slots.withdraw(slot)
+        self._enter(slot)
 
     def wait_for(self, index: int, *, is_waited_for: bool) -> None:
         """Whether what is held waits for this partition: not once it is live, or while idle."""
-        self._lanes.wait_for(self._lanes[index], is_waited_for=is_waited_for)
+        self._slots.wait_for(self._slots[index], is_waited_for=is_waited_for)
 
     def end_priming(self) -> None:
         """All history is read: from now on everybody takes turns."""
         if self.is_priming:
             self.is_priming = False
-            for lane in self._lanes:
-                self._lanes.withdraw(lane)
-                self._enter(lane)
+            for slot in self._slots:
+                self._slots.withdraw(slot)
+                self._enter(slot)
 
     def leader(self, index: int) -> int | None:
         """Who serves a partition."""
-        return self._lanes[index].leader
+        return self._slots[index].leader
 
     def paused(self) -> frozenset[int]:
         """The partitions that wait for memory; any thread may ask."""
-        return frozenset(lane.index for lane in self._lanes if lane.is_paused)
+        return frozenset(slot.index for slot in self._slots if slot.is_paused)
 
     def is_ahead(self, index: int) -> bool:
         """Whether rows of a partition will be held until others catch up."""
         if not self.is_priming:
             return False
-        lane, least = self._lanes.get(index), self._lanes.least()
-        return lane is not None and least is not None and not lane.is_near(least)
+        slot, least = self._slots.get(index), self._slots.least()
+        return slot is not None and least is not None and not slot.is_near(least)
 
     def serves(self, leader: int) -> bool:
         """Whether a leader has partitions that are to be asked."""
-        return any(lane.leader == leader and not lane.is_stopped for lane in self._lanes)
+        return any(slot.leader == leader and not slot.is_stopped for slot in self._slots)
 
     # What happens to requests.
 
@@ -179,22 +180,22 @@ class FetchScheduler:
         self, index: int, *, frontier_ms: int, wire_bytes: int, batch_bytes: int, is_behind: bool
     ) -> None:
         """Records of a partition came: their newest time, their bytes, and their largest batch."""
-        lane = self._lanes.get(index)
-        if lane is not None:
-            lane.is_asked = False
-            lane.batch_bytes = batch_bytes
-            lane.empty_answers = 0
-            self._lanes.advance(lane, frontier_ms, wire_bytes)
-            self._lanes.set_behind(lane, is_behind=is_behind)
-            self._enter(lane)
+        slot = self._slots.get(index)
+        if slot is not None:
+            slot.is_asked = False
+            slot.batch_bytes = batch_bytes
+            slot.empty_answers = 0
+            self._slots.advance(slot, frontier_ms, wire_bytes)
+            self._slots.set_behind(slot, is_behind=is_behind)
+            self._enter(slot)
 
     def answered_empty(self, index: int, *, is_behind: bool) -> None:
         """No record of a partition came."""
-        lane = self._lanes.get(index)
-        if lane is not None:
-            lane.is_asked = False
-            self._lanes.set_behind(lane, is_behind=is_behind)
-            self._enter(lane)
+        slot = self._slots.get(index)
+        if slot is not None:
+            slot.is_asked = False
+            self._slots.set_behind(slot, is_behind=is_behind)
+            self._enter(slot)
 
     def too_small(self, index: int, bytes_max: int, *, is_certain: bool) -> None:
         """There are records, but no whole batch came: ask for more, if that is why.
@@ -202,27 +203,27 @@ class FetchScheduler:
         A broker also leaves out partitions when others have filled the answer; the next time it may
         be another one. So the second time in a row counts, unless a part of a batch came.
         """
-        lane = self._lanes.get(index)
-        if lane is not None:
-            lane.empty_answers += 1
-            if is_certain or lane.empty_answers > 1:
-                lane.batch_bytes = min(BATCH_BYTES_MAX, max(lane.batch_bytes, 2 * bytes_max))
+        slot = self._slots.get(index)
+        if slot is not None:
+            slot.empty_answers += 1
+            if is_certain or slot.empty_answers > 1:
+                slot.batch_bytes = min(BATCH_BYTES_MAX, max(slot.batch_bytes, 2 * bytes_max))
 
     def unanswered(self, index: int) -> None:
         """Nothing was learned of a partition, but it may be asked again."""
-        lane = self._lanes.get(index)
-        if lane is not None:
-            lane.is_asked = False
-            self._enter(lane)
+        slot = self._slots.get(index)
+        if slot is not None:
+            slot.is_asked = False
+            self._enter(slot)
 
-    def closed(self, leader: int, ask: PlannedFetch, wire_bytes: int) -> None:
+    def closed(self, leader: int, fetch: PlannedFetch, wire_bytes: int) -> None:
         """A request is over; so many bytes of records came and are being decoded."""
-        self._asked_wire -= ask.bytes_max
+        self._asked_wire -= fetch.bytes_max
         self._decoding_wire += wire_bytes
-        self._fetches -= not ask.is_waiting
-        found = self._lanes.leaders[leader]
+        self._fetches -= not fetch.is_waiting
+        found = self._slots.leaders[leader]
         found.requests -= 1
-        if ask.has_tail:
+        if fetch.has_tail:
             found.tail_is_asked = False
 
     def decoded(self, wire_bytes: int, *, memory_bytes: int, rows: int) -> None:
@@ -237,8 +238,8 @@ class FetchScheduler:
 
     def plan(self, leader: int, usage: BufferUsage, now_s: float) -> PlannedFetch | None:
         """The next request to a leader, which counts as sent; None if it has to wait."""
-        found = self._lanes.leaders.get(leader)
-        self.is_stuck = False
+        found = self._slots.leaders.get(leader)
+        self.is_blocked = False
         if found is None or found.requests >= REQUESTS_MAX:
             return None
         whole = self._capacity(0, 0)
@@ -247,31 +248,31 @@ class FetchScheduler:
         room = left - reserve - self._asked_wire - self._decoding_wire
         if room < min(self.limits.request_bytes, whole / ENOUGH_PART):
             self._note_full(is_full=True)
-            ask = self._ask_for_hunger(leader, usage.hunger, left)
+            fetch = self._plan_on_demand(leader, usage.demand, left)
         else:
             self._note_full(is_full=False)
-            ask = self._ask(leader, found, room, now_s)
-        if ask is not None:
-            self._send(found, ask)
-        return ask
+            fetch = self._plan_ahead(leader, found, room, now_s)
+        if fetch is not None:
+            self._send(found, fetch)
+        return fetch
 
     def tail_due_s(self, leader: int) -> float | None:
         """When partitions at their end are to be asked again beside others; None if none wait."""
-        found = self._lanes.leaders.get(leader)
+        found = self._slots.leaders.get(leader)
         if found is None or not found.tail or found.tail_is_asked or self.is_full:
             return None
         return found.tail_due_s
 
     def chunk_bytes(self, index: int) -> int:
         """How much of a partition is asked for at a time: of all about the same time."""
-        lane = self._lanes[index]
+        slot = self._slots[index]
         if not self.is_priming:
-            return max(self.limits.partition_bytes, lane.batch_bytes)
-        part = 1 / max(self._lanes.behind_count, 1)
-        if lane.rate:
-            part = lane.rate / max(self._lanes.rate_sum, lane.rate)
+            return max(self.limits.partition_bytes, slot.batch_bytes)
+        part = 1 / max(self._slots.behind_count, 1)
+        if slot.rate:
+            part = slot.rate / max(self._slots.rate_sum, slot.rate)
         fair = max(CHUNK_BYTES_MIN, int(part * self._capacity(0, 0) / CHUNKS))
-        return max(min(self.limits.partition_bytes, fair), lane.batch_bytes)
+        return max(min(self.limits.partition_bytes, fair), slot.batch_bytes)
 
     def _capacity(self, held_bytes: int, held_rows: int) -> float:
         """How many bytes on the wire fill what the limits leave."""
@@ -279,54 +280,57 @@ class FetchScheduler:
         by_rows = (self.limits.rows_max - held_rows) * self._wire / self._rows
         return min(by_bytes, by_rows)
 
-    def _ask(
+    def _plan_ahead(
         self, number: int, leader: LeaderSlots, room: float, now_s: float
     ) -> PlannedFetch | None:
         """A request while there is room."""
-        shares: list[PlannedPartition] = []
+        partitions: list[PlannedPartition] = []
         asked = 0
-        for lane in self._lanes.ready(leader):
-            wanted = self.chunk_bytes(lane.index)
-            shares.append(PlannedPartition(lane.index, wanted))
+        for slot in self._slots.ready(leader):
+            wanted = self.chunk_bytes(slot.index)
+            partitions.append(PlannedPartition(slot.index, wanted))
             asked += wanted
             if asked >= self.limits.request_bytes or asked >= room:
                 break
-        is_waiting = not shares and not self._any_behind(number)
+        is_waiting = not partitions and not self._any_behind(number)
         tail = self._tail(leader, now_s, is_due=is_waiting)
         if tail:
             # They get what is left: the broker serves partitions as they stand here.
             asked += self.limits.partition_bytes
-            shares += [PlannedPartition(index, self.limits.partition_bytes) for index in tail]
-        if not shares:
+            partitions += [PlannedPartition(index, self.limits.partition_bytes) for index in tail]
+        if not partitions:
             return None
         return PlannedFetch(
-            shares=tuple(shares), bytes_max=asked, is_waiting=is_waiting, has_tail=bool(tail)
+            partitions=tuple(partitions),
+            bytes_max=asked,
+            is_waiting=is_waiting,
+            has_tail=bool(tail),
         )
 
-    def _ask_for_hunger(self, leader: int, hunger: Demand, left: float) -> PlannedFetch | None:
+    def _plan_on_demand(self, leader: int, demand: Demand, left: float) -> PlannedFetch | None:
         """The partitions that all others wait for, if nothing under way brings them."""
         is_idle = not self._fetches and not self._decoding_wire
-        least = self._lanes.least()
-        if hunger is Demand.FED or not is_idle or not self.is_priming or least is None:
+        least = self._slots.least()
+        if demand is Demand.NONE or not is_idle or not self.is_priming or least is None:
             return None
-        near = [lane for lane in self._lanes if lane.is_waited_for and lane.is_near(least)]
+        near = [slot for slot in self._slots if slot.is_waited_for and slot.is_near(least)]
         if self.chunk_bytes(least.index) > left:
-            self.is_stuck = hunger is Demand.HUNGRY
-            if self.is_stuck:
+            self.is_blocked = demand is Demand.ROWS
+            if self.is_blocked:
                 return None
             near = [least]
-        shares: list[PlannedPartition] = []
+        partitions: list[PlannedPartition] = []
         asked = 0
-        for lane in sorted(near, key=lambda lane: lane.key):
-            if lane.leader == leader and not lane.is_asked and not lane.is_stopped:
-                wanted = self.chunk_bytes(lane.index)
-                if shares and (asked + wanted > left or asked >= self.limits.request_bytes):
+        for slot in sorted(near, key=lambda slot: slot.key):
+            if slot.leader == leader and not slot.is_asked and not slot.is_stopped:
+                wanted = self.chunk_bytes(slot.index)
+                if partitions and (asked + wanted > left or asked >= self.limits.request_bytes):
                     break
-                shares.append(PlannedPartition(lane.index, wanted))
+                partitions.append(PlannedPartition(slot.index, wanted))
                 asked += wanted
-        if not shares:
+        if not partitions:
             return None
-        return PlannedFetch(shares=tuple(shares), bytes_max=asked, is_for_hunger=True)
+        return PlannedFetch(partitions=tuple(partitions), bytes_max=asked, is_on_demand=True)
 
     def _tail(self, leader: LeaderSlots, now_s: float, *, is_due: bool) -> tuple[int, ...]:
         """The partitions at their end that are asked now."""
@@ -336,31 +340,31 @@ class FetchScheduler:
         return tuple(leader.tail)
 
     def _any_behind(self, leader: int) -> bool:
-        return any(lane.is_behind and lane.leader == leader for lane in self._lanes)
+        return any(slot.is_behind and slot.leader == leader for slot in self._slots)
 
-    def _send(self, leader: LeaderSlots, ask: PlannedFetch) -> None:
+    def _send(self, leader: LeaderSlots, fetch: PlannedFetch) -> None:
         leader.requests += 1
-        leader.tail_is_asked |= ask.has_tail
-        self._asked_wire += ask.bytes_max
-        self._fetches += not ask.is_waiting
-        for share in ask.shares:
-            lane = self._lanes[share.index]
-            lane.is_asked = True
-            self._lanes.withdraw(lane)
-            self._note_paused(lane)
+        leader.tail_is_asked |= fetch.has_tail
+        self._asked_wire += fetch.bytes_max
+        self._fetches += not fetch.is_waiting
+        for planned in fetch.partitions:
+            slot = self._slots[planned.index]
+            slot.is_asked = True
+            self._slots.withdraw(slot)
+            self._note_paused(slot)
 
-    def _enter(self, lane: FetchSlot) -> None:
-        self._lanes.enter(lane, by_time=self.is_priming)
-        self._note_paused(lane)
+    def _enter(self, slot: FetchSlot) -> None:
+        self._slots.enter(slot, by_time=self.is_priming)
+        self._note_paused(slot)
 
     def _note_full(self, *, is_full: bool) -> None:
         if is_full != self.is_full:
             self.is_full = is_full
-            for lane in self._lanes:
-                self._note_paused(lane)
+            for slot in self._slots:
+                self._note_paused(slot)
 
-    def _note_paused(self, lane: FetchSlot) -> None:
-        is_paused = self.is_full and not lane.is_asked and not lane.is_stopped
-        self.pauses += is_paused > lane.is_paused
-        self.resumes += is_paused < lane.is_paused
-        lane.is_paused = is_paused
+    def _note_paused(self, slot: FetchSlot) -> None:
+        is_paused = self.is_full and not slot.is_asked and not slot.is_stopped
+        self.pauses += is_paused > slot.is_paused
+        self.resumes += is_paused < slot.is_paused
+        slot.is_paused = is_paused

@@ -1,8 +1,8 @@
 """The partitions that may be asked, by leader and in their order. Pure.
 
-A lane is what the flow knows of one partition. Those with records to read stand in a heap, the one
-to ask first at its top; those at their end stand aside. A lane that was moved or stopped leaves an
-entry in the heap that counts for nothing, because its ticket is old.
+A slot is what the fetch scheduler knows of one partition. Those with records to read stand in a
+heap, the one to ask first at its top; those at their end stand aside. A slot that was moved or
+stopped leaves an entry in the heap that counts for nothing, because its ticket is old.
 """
 
 import heapq
@@ -52,7 +52,7 @@ class FetchSlot:
 
 @dataclass(slots=True)
 class LeaderSlots:
-    """The lanes of one leader that may be asked, and what is under way there."""
+    """The slots of one leader that may be asked, and what is under way there."""
 
     ready: list[tuple[Key, int, int]] = field(default_factory=list)
     """A heap of keys, tickets and indexes."""
@@ -63,108 +63,108 @@ class LeaderSlots:
 
 
 class FetchSlots:
-    """All lanes, and those of each leader that may be asked."""
+    """All slots, and those of each leader that may be asked."""
 
     def __init__(self) -> None:
         self.leaders: dict[int, LeaderSlots] = {}
         self.behind_count = 0
         self.rate_sum = 0
         """Of those with records to read."""
-        self._lanes: dict[int, FetchSlot] = {}
+        self._slots: dict[int, FetchSlot] = {}
         self._tickets = 0
         self._by_time: list[tuple[Key, int]] = []
 
     def __iter__(self) -> Iterator[FetchSlot]:
         # A copy, because other threads look on.
-        return iter(tuple(self._lanes.values()))
+        return iter(tuple(self._slots.values()))
 
     def __getitem__(self, index: int) -> FetchSlot:
-        return self._lanes[index]
+        return self._slots[index]
 
     def get(self, index: int) -> FetchSlot | None:
-        """The lane of a partition, if it is still there."""
-        return self._lanes.get(index)
+        """The slot of a partition, if it is still there."""
+        return self._slots.get(index)
 
-    def add(self, lane: FetchSlot) -> None:
-        """A lane more."""
-        self._lanes[lane.index] = lane
-        self.set_behind(lane, is_behind=True)
-        self._put(lane)
+    def add(self, slot: FetchSlot) -> None:
+        """A slot more."""
+        self._slots[slot.index] = slot
+        self.set_behind(slot, is_behind=True)
+        self._put(slot)
 
     def remove(self, index: int) -> None:
-        """A lane less."""
-        lane = self._lanes.pop(index)
-        self.set_behind(lane, is_behind=False)
-        self.withdraw(lane)
+        """A slot less."""
+        slot = self._slots.pop(index)
+        self.set_behind(slot, is_behind=False)
+        self.withdraw(slot)
 
-    def set_behind(self, lane: FetchSlot, *, is_behind: bool) -> None:
+    def set_behind(self, slot: FetchSlot, *, is_behind: bool) -> None:
         """Whether there are records to read."""
-        self.behind_count += is_behind - lane.is_behind
-        self.rate_sum += (is_behind - lane.is_behind) * lane.rate
-        lane.is_behind = is_behind
+        self.behind_count += is_behind - slot.is_behind
+        self.rate_sum += (is_behind - slot.is_behind) * slot.rate
+        slot.is_behind = is_behind
 
     # The order of time.
 
-    def advance(self, lane: FetchSlot, frontier_ms: int, wire_bytes: int) -> None:
+    def advance(self, slot: FetchSlot, frontier_ms: int, wire_bytes: int) -> None:
         """So many bytes of a partition were read, up to this time."""
-        if lane.frontier_ms is not None:
-            if frontier_ms <= lane.frontier_ms:
+        if slot.frontier_ms is not None:
+            if frontier_ms <= slot.frontier_ms:
                 return
-            lane.span_ms = frontier_ms - lane.frontier_ms
-            before, lane.rate = lane.rate, wire_bytes * 1000 // lane.span_ms + 1
-            self.rate_sum += (lane.rate - before) * lane.is_behind
-        lane.frontier_ms = frontier_ms
-        self._put(lane)
+            slot.span_ms = frontier_ms - slot.frontier_ms
+            before, slot.rate = slot.rate, wire_bytes * 1000 // slot.span_ms + 1
+            self.rate_sum += (slot.rate - before) * slot.is_behind
+        slot.frontier_ms = frontier_ms
+        self._put(slot)
 
-    def forget_time(self, lane: FetchSlot) -> None:
+    def forget_time(self, slot: FetchSlot) -> None:
         """Nothing is known of a partition any more."""
-        lane.frontier_ms = None
-        self._put(lane)
+        slot.frontier_ms = None
+        self._put(slot)
 
-    def wait_for(self, lane: FetchSlot, *, is_waited_for: bool) -> None:
+    def wait_for(self, slot: FetchSlot, *, is_waited_for: bool) -> None:
         """Whether others wait for a partition."""
-        lane.is_waited_for = is_waited_for
-        self._put(lane)
+        slot.is_waited_for = is_waited_for
+        self._put(slot)
 
     def least(self) -> FetchSlot | None:
         """The one that all others wait for, if any is waited for."""
         while self._by_time:
             key, index = self._by_time[0]
-            lane = self._lanes.get(index)
-            if lane is not None and lane.is_waited_for and lane.key == key:
-                return lane
+            slot = self._slots.get(index)
+            if slot is not None and slot.is_waited_for and slot.key == key:
+                return slot
             heapq.heappop(self._by_time)
         return None
 
-    def _put(self, lane: FetchSlot) -> None:
-        if lane.is_waited_for:
-            heapq.heappush(self._by_time, (lane.key, lane.index))
+    def _put(self, slot: FetchSlot) -> None:
+        if slot.is_waited_for:
+            heapq.heappush(self._by_time, (slot.key, slot.index))
 
     # The order of asking.
 
-    def enter(self, lane: FetchSlot, *, by_time: bool) -> None:
-        """Let a lane be asked, if it may be: in the order of time, or after all that wait."""
-        if lane.leader is None or lane.is_asked or lane.is_stopped:
+    def enter(self, slot: FetchSlot, *, by_time: bool) -> None:
+        """Let a slot be asked, if it may be: in the order of time, or after all that wait."""
+        if slot.leader is None or slot.is_asked or slot.is_stopped:
             return
-        leader = self.leaders.setdefault(lane.leader, LeaderSlots())
+        leader = self.leaders.setdefault(slot.leader, LeaderSlots())
         self._tickets += 1
-        lane.ticket = self._tickets
-        if lane.is_behind:
-            key = lane.key if by_time else (0, self._tickets, 0)
-            heapq.heappush(leader.ready, (key, lane.ticket, lane.index))
+        slot.ticket = self._tickets
+        if slot.is_behind:
+            key = slot.key if by_time else (0, self._tickets, 0)
+            heapq.heappush(leader.ready, (key, slot.ticket, slot.index))
         else:
-            leader.tail[lane.index] = None
+            leader.tail[slot.index] = None
 
-    def withdraw(self, lane: FetchSlot) -> None:
-        """Take a lane out of those that may be asked."""
-        lane.ticket = 0
-        if lane.leader is not None and lane.leader in self.leaders:
-            self.leaders[lane.leader].tail.pop(lane.index, None)
+    def withdraw(self, slot: FetchSlot) -> None:
+        """Take a slot out of those that may be asked."""
+        slot.ticket = 0
+        if slot.leader is not None and slot.leader in self.leaders:
+            self.leaders[slot.leader].tail.pop(slot.index, None)
 
     def ready(self, leader: LeaderSlots) -> Iterator[FetchSlot]:
-        """The lanes with records of a leader, the first to ask first, each taken out."""
+        """The slots with records of a leader, the first to ask first, each taken out."""
         while leader.ready:
             _, ticket, index = heapq.heappop(leader.ready)
-            lane = self._lanes.get(index)
-            if lane is not None and lane.ticket == ticket:
-                yield lane
+            slot = self._slots.get(index)
+            if slot is not None and slot.ticket == ticket:
+                yield slot

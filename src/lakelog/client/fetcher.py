@@ -2,12 +2,12 @@
 
 Rules:
 
-- It runs on one loop, and nothing here waits: `pump` sends what the flow allows, an answer moves
-  positions on and asks for more before anybody has decoded it.
+- It runs on one loop, and nothing here waits: `pump` sends what the scheduler allows, an answer
+  moves positions on and asks for more before anybody has decoded it.
 - A position moves only by whole batches that were received. When a connection breaks, the same
   position is asked for again; when a partition jumps, answers to what was asked before are dropped.
-- What a repeat can heal is left to the watch, which learns new metadata; what it cannot is told to
-  the reader.
+- What a repeat can heal is left to the error handler, which learns new metadata; what it cannot is
+  told to the reader.
 """
 
 import asyncio
@@ -79,23 +79,23 @@ class _Leader:
 
 
 class Fetcher:
-    """The fetches of one consumer; `watch` is set before the first partition is placed."""
+    """The fetches of one consumer; `error_handler` is set before the first partition is placed."""
 
-    watch: FetchErrorHandler
+    error_handler: FetchErrorHandler
 
     def __init__(
         self,
         cluster: KafkaCluster,
-        flow: FetchScheduler,
-        tally: MemoryAccount,
+        scheduler: FetchScheduler,
+        memory: MemoryAccount,
         decode: Callable[[Work], None],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
         self.counts = FetchCounts()
         self.partitions: dict[int, PartitionState] = {}
         self._cluster = cluster
-        self._flow = flow
-        self._tally = tally
+        self._scheduler = scheduler
+        self._memory = memory
         self._decode = decode
         self._spawn = spawn
         self._leaders: dict[int, _Leader] = {}
@@ -106,17 +106,17 @@ class Fetcher:
     def add(self, partition: PartitionState, *, is_waited_for: bool) -> None:
         """Read this partition as well, once it is placed."""
         self.partitions[partition.index] = partition
-        self._flow.add(partition.index, is_waited_for=is_waited_for)
+        self._scheduler.add(partition.index, is_waited_for=is_waited_for)
 
     def remove(self, partition: PartitionState) -> None:
         """Read this partition no more."""
         del self.partitions[partition.index]
         partition.version += 1
-        self._flow.remove(partition.index)
+        self._scheduler.remove(partition.index)
 
     def place(self, partition: PartitionState, node_id: int | None) -> None:
         """Read a partition from this broker."""
-        self._flow.place(partition.index, node_id)
+        self._scheduler.place(partition.index, node_id)
         if node_id is not None and node_id not in self._leaders:
             self._leaders[node_id] = _Leader(node_id)
 
@@ -141,41 +141,43 @@ class Fetcher:
         if connection is None or not connection.is_open:
             self._connect(leader)
             return
-        while (ask := self._plan(leader)) is not None:
-            self._send(leader, connection, ask)
+        while (fetch := self._plan(leader)) is not None:
+            self._send(leader, connection, fetch)
         self._set_timer(leader)
 
     def _plan(self, leader: _Leader) -> PlannedFetch | None:
         while True:
-            tally, now_s = self._tally, self._cluster.clock.monotonic_s()
-            hunger = tally.hunger
+            memory, now_s = self._memory, self._cluster.clock.monotonic_s()
+            demand = memory.demand
             usage = BufferUsage(
-                held_bytes=tally.held_bytes(), held_rows=tally.held_rows(), hunger=hunger
+                held_bytes=memory.held_bytes(), held_rows=memory.held_rows(), demand=demand
             )
-            ask = self._flow.plan(leader.node_id, usage, now_s)
-            if ask is not None and ask.is_for_hunger:
-                tally.hunger = Demand.FED  # one request for each time that the reader has nothing
-            elif self._flow.is_stuck:
-                tally.hunger = Demand.FED
+            fetch = self._scheduler.plan(leader.node_id, usage, now_s)
+            if fetch is not None and fetch.is_on_demand:
+                memory.demand = Demand.NONE  # one request for each time that the reader has nothing
+            elif self._scheduler.is_blocked:
+                memory.demand = Demand.NONE
                 self._decode([BufferFull()])
-            if ask is not None or hunger >= tally.hunger:
-                return ask
-            # The reader became hungry meanwhile, perhaps before it could see that we paused.
+            if fetch is not None or demand >= memory.demand:
+                return fetch
+            # The reader ran out of rows meanwhile, perhaps before it could see that we paused.
 
-    def _send(self, leader: _Leader, connection: Connection, ask: PlannedFetch) -> None:
-        newest = None if has_ids(ask, self.partitions) else TOPIC_ID_VERSION - 1
+    def _send(self, leader: _Leader, connection: Connection, fetch: PlannedFetch) -> None:
+        newest = None if has_ids(fetch, self.partitions) else TOPIC_ID_VERSION - 1
         version = connection.version(ApiKey.FETCH, newest)
-        request, sent = build_request(ask, self.partitions, self._cluster.settings, version=version)
+        request, sent = build_request(
+            fetch, self.partitions, self._cluster.settings, version=version
+        )
         now_s = self._cluster.clock.monotonic_s()
         for each in sent.values():
             if each.partition.waiting_since_s is None:
                 each.partition.waiting_since_s = now_s
         future = connection.send(request, FetchResponse, version=version)
-        future.add_done_callback(partial(self._ended, leader, connection, ask, sent))
+        future.add_done_callback(partial(self._ended, leader, connection, fetch, sent))
 
     def _set_timer(self, leader: _Leader) -> None:
         """Look again when partitions at their end are due, if nothing else happens before."""
-        due_s = self._flow.tail_due_s(leader.node_id)
+        due_s = self._scheduler.tail_due_s(leader.node_id)
         if due_s is not None and leader.timer is None:
             delay_s = max(0.0, due_s - self._cluster.clock.monotonic_s())
             loop = asyncio.get_running_loop()
@@ -186,7 +188,7 @@ class Fetcher:
         self._pump(leader)
 
     def _connect(self, leader: _Leader) -> None:
-        if not leader.is_connecting and self._flow.serves(leader.node_id):
+        if not leader.is_connecting and self._scheduler.serves(leader.node_id):
             leader.is_connecting = True
             self._spawn(self._connect_to(leader))
 
@@ -208,7 +210,7 @@ class Fetcher:
     def _lost(self, leader: _Leader, failure: ClientFailure) -> None:
         """A broker cannot be reached: all its partitions hear of it."""
         for partition in tuple(self.partitions.values()):
-            if self._flow.leader(partition.index) == leader.node_id:
+            if self._scheduler.leader(partition.index) == leader.node_id:
                 self._trouble(partition, failure)
 
     # In.
@@ -217,7 +219,7 @@ class Fetcher:
         self,
         leader: _Leader,
         connection: Connection,
-        ask: PlannedFetch,
+        fetch: PlannedFetch,
         sent: InFlight,
         future: "asyncio.Future[FetchResponse]",
     ) -> None:
@@ -230,10 +232,10 @@ class Fetcher:
         if failure is None:
             self._take(future.result(), sent, work)
         for each in sent.values():  # what the answer does not speak of
-            self._flow.unanswered(each.partition.index)
+            self._scheduler.unanswered(each.partition.index)
         wire_bytes = sum(len(each.records) for each in work if isinstance(each, Slice))
         self.counts.bytes_received += wire_bytes
-        self._flow.closed(leader.node_id, ask, wire_bytes)
+        self._scheduler.closed(leader.node_id, fetch, wire_bytes)
         if work:
             self._decode(work)
         if failure is not None:
@@ -246,7 +248,7 @@ class Fetcher:
 
     def _take(self, answer: FetchResponse, sent: InFlight, work: Work) -> None:
         """Move on by an answer, and take what it speaks of out of `sent`."""
-        is_crowded = self._flow.is_priming and len(sent) > SHARED_BY_MAX
+        is_crowded = self._scheduler.is_priming and len(sent) > SHARED_BY_MAX
         for topic in answer.responses:
             for data in topic.partitions:
                 key = topic.topic or bytes(topic.topic_id)
@@ -255,7 +257,7 @@ class Fetcher:
                     continue
                 partition = each.partition
                 if each.version != partition.version:
-                    self._flow.unanswered(partition.index)
+                    self._scheduler.unanswered(partition.index)
                     continue
                 assert each.position == partition.position, "it was asked for twice"
                 found = self._take_partition(each, data)
@@ -269,7 +271,7 @@ class Fetcher:
     def _take_partition(self, each: SentPartition, data: FetchPartitionData) -> Slice | None:
         partition = each.partition
         if data.error_code:
-            self._flow.unanswered(partition.index)
+            self._scheduler.unanswered(partition.index)
             self._take_error(partition, data.error_code)
             return None
         partition.healed()
@@ -284,7 +286,7 @@ class Fetcher:
         try:
             batches = walk_batches(records)
         except BatchError:
-            self._flow.unanswered(partition.index)
+            self._scheduler.unanswered(partition.index)
             self._corrupt(partition, partition.position)
             return None
         return self._move(each, records, batches, data)
@@ -300,18 +302,20 @@ class Fetcher:
         partition, position = each.partition, each.position
         next_offset = batches.next_offset(position)
         if len(batches) and next_offset <= position:
-            self._flow.unanswered(partition.index)
+            self._scheduler.unanswered(partition.index)
             self._corrupt(partition, position)
             return None
         partition.position = next_offset
         is_behind = partition.end is not None and next_offset < partition.end
         if not len(batches):
             if batches.is_cut or is_behind:
-                self._flow.too_small(partition.index, each.bytes_max, is_certain=batches.is_cut)
-            self._flow.answered_empty(partition.index, is_behind=is_behind)
+                self._scheduler.too_small(
+                    partition.index, each.bytes_max, is_certain=batches.is_cut
+                )
+            self._scheduler.answered_empty(partition.index, is_behind=is_behind)
             return None
         partition.waiting_since_s = None
-        self._flow.answered(
+        self._scheduler.answered(
             partition.index,
             frontier_ms=int(batches.max_timestamps_ms[-1]),
             wire_bytes=len(records),
@@ -329,31 +333,31 @@ class Fetcher:
             records,
             batches,
             aborted,
-            is_copied=self._flow.is_ahead(partition.index),
+            is_copied=self._scheduler.is_ahead(partition.index),
         )
 
     def _take_error(self, partition: PartitionState, code: int) -> None:
         failure = BrokerError(code, f"{partition.place}")
         is_gone = code == ErrorCode.OFFSET_OUT_OF_RANGE
         if is_gone and partition.replica is None:
-            self._flow.stop(partition.index)
-            self.watch.out_of_range(partition)
+            self._scheduler.stop(partition.index)
+            self.error_handler.out_of_range(partition)
         elif is_gone or code in RETRIABLE or code == ErrorCode.UNKNOWN_SERVER_ERROR:
             self._trouble(partition, failure)
         else:
-            self._flow.stop(partition.index)
-            self.watch.give_up(partition, failure)
+            self._scheduler.stop(partition.index)
+            self.error_handler.give_up(partition, failure)
 
     def _trouble(self, partition: PartitionState, failure: ClientFailure) -> None:
         partition.replica = None
-        self._flow.stop(partition.index)
-        self.watch.trouble(partition, failure)
+        self._scheduler.stop(partition.index)
+        self.error_handler.trouble(partition, failure)
 
     # Decoded.
 
     def decoded(self, done: Decoded) -> None:
         """The decoder is through with an answer."""
-        self._flow.decoded(done.wire_bytes, memory_bytes=done.memory_bytes, rows=done.rows)
+        self._scheduler.decoded(done.wire_bytes, memory_bytes=done.memory_bytes, rows=done.rows)
         for each, offset in done.corrupt:
             if each.partition.version == each.version:
                 self._corrupt(each.partition, offset)
@@ -363,9 +367,11 @@ class Fetcher:
         """A batch is not what was written: ask once more, for it may be the way that broke it."""
         partition.jump(offset)
         if partition.corrupt_offset == offset:
-            self._flow.stop(partition.index)
+            self._scheduler.stop(partition.index)
             place = partition.place
-            self.watch.give_up(partition, CorruptBatch(place.topic, place.partition, offset))
+            self.error_handler.give_up(
+                partition, CorruptBatch(place.topic, place.partition, offset)
+            )
             return
         self.counts.batches_refetched += 1
         partition.corrupt_offset = offset

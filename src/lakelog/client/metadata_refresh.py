@@ -57,15 +57,15 @@ class MetadataRefresh:
     def __init__(
         self,
         cluster: KafkaCluster,
-        fetching: Fetcher,
-        flow: FetchScheduler,
+        fetcher: Fetcher,
+        scheduler: FetchScheduler,
         tell: Callable[[list[Event]], None],
         topics: tuple[str, ...],
     ) -> None:
         self.counts = RefreshCounts()
         self._cluster = cluster
-        self._fetching = fetching
-        self._flow = flow
+        self._fetcher = fetcher
+        self._scheduler = scheduler
         self._tell = tell
         self._topics = topics
         self._ranks = len(topics)
@@ -83,7 +83,7 @@ class MetadataRefresh:
     ) -> None:
         """Look after a partition from now on."""
         self._by_place[partition.place] = partition
-        self._fetching.add(partition, is_waited_for=is_waited_for)
+        self._fetcher.add(partition, is_waited_for=is_waited_for)
         self._place(partition, view)
 
     # What fetching says.
@@ -160,14 +160,14 @@ class MetadataRefresh:
         for partition in troubled:
             if self._by_place.get(partition.place) is not partition:
                 continue  # it was replaced meanwhile
-            if self._flow.leader(partition.index) is None or self._failures:
+            if self._scheduler.leader(partition.index) is None or self._failures:
                 partition.failures += 1
                 is_waiting = True
             else:
-                self._flow.resume(partition.index)
+                self._scheduler.resume(partition.index)
         if is_waiting or self._out_of_range:
             self._wanted.set()
-        self._fetching.pump()
+        self._fetcher.pump()
 
     def _complain(self, troubled: Iterable[PartitionState]) -> None:
         """Tell the reader of trouble that lasts too long: one word for all that say the same."""
@@ -212,9 +212,9 @@ class MetadataRefresh:
     def _place(self, partition: PartitionState, view: PartitionMetadata) -> None:
         partition.leader_epoch = view.leader_epoch
         partition.replica = None
-        self._fetching.place(partition, view.leader if view.has_leader else None)
+        self._fetcher.place(partition, view.leader if view.has_leader else None)
         if not view.has_leader and partition.failure is None:
-            self._flow.stop(partition.index)
+            self._scheduler.stop(partition.index)
             self.trouble(
                 partition, BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition.place}")
             )
@@ -238,7 +238,7 @@ class MetadataRefresh:
                 self._welcome(view, PartitionState(index, place, view.topic_id, 0), spans, replaced)
 
     def _leave(self, partition: PartitionState) -> None:
-        self._fetching.remove(partition)
+        self._fetcher.remove(partition)
         self._out_of_range.discard(partition.index)
         del self._by_place[partition.place]
 
@@ -281,7 +281,7 @@ class MetadataRefresh:
             self._out_of_range.discard(partition.index)
             span = spans[partition.place]
             if span.start <= partition.position <= span.end:
-                self._flow.resume(partition.index)  # it was true for a moment only
+                self._scheduler.resume(partition.index)  # it was true for a moment only
             elif reset in (EARLIEST, LATEST):
                 self._reset(partition, span.start if reset == EARLIEST else span.end)
             else:
@@ -293,4 +293,4 @@ class MetadataRefresh:
         self.counts.offsets_reset += 1
         partition.jump(offset)
         self._tell([PositionReset(partition.index, partition.version, offset)])
-        self._flow.resume(partition.index, forget=True)
+        self._scheduler.resume(partition.index, forget=True)

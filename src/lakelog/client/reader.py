@@ -25,7 +25,7 @@ from lakelog.client.events import (
 from lakelog.client.fetch_scheduler import Demand
 from lakelog.client.merge_buffer import MergeBuffer, MergedRows
 from lakelog.client.partition_state import Progress, ReleaseState
-from lakelog.client.snapshot import PartitionSnapshot, Snapshot, standing_at
+from lakelog.client.snapshot import PartitionSnapshot, Snapshot, resume_position
 from lakelog.client.watermark import Limit, Rule, Watermark, is_live, squeezed
 from lakelog.kafka_client.failures import ClientFailure
 
@@ -42,20 +42,20 @@ class ReaderOptions:
 class OrderedReader:
     """Holds what was read, and gives it out in its order."""
 
-    def __init__(self, options: ReaderOptions, tally: MemoryAccount) -> None:
+    def __init__(self, options: ReaderOptions, memory: MemoryAccount) -> None:
         self._options = options
-        self._tally = tally
-        self._held = MergeBuffer(ordered=options.is_ordered)
-        self._frontiers = Watermark()
+        self._memory = memory
+        self._buffer = MergeBuffer(ordered=options.is_ordered)
+        self._watermark = Watermark()
         self._not_live = 0
         self._failed: dict[int, ClientFailure] = {}
         self._may_squeeze = False
         self._bytes_in = 0
         self._rows_in = 0
-        self.standings: dict[int, ReleaseState] = {}
+        self.states: dict[int, ReleaseState] = {}
         self.names: dict[int, tuple[str, int]] = {}
-        self.news: dict[int, bool] = {}
-        """Partitions that are waited for from now on, or no more: for the flow."""
+        self.wait_changes: dict[int, bool] = {}
+        """Partitions that are waited for from now on, or no more: for the fetch scheduler."""
         self.failures: list[ClientFailure] = []
         """Told once each."""
         self.rows_received = 0
@@ -65,17 +65,17 @@ class OrderedReader:
     @property
     def held_rows(self) -> int:
         """How many rows were read and not given out."""
-        return self._held.row_count
+        return self._buffer.row_count
 
     @property
     def held_bytes(self) -> int:
         """The memory of these rows."""
-        return self._held.byte_count
+        return self._buffer.byte_count
 
     @property
     def late_rows(self) -> int:
         """How many rows were given out after a later one while priming."""
-        return self._held.late_count
+        return self._buffer.late_count
 
     # In.
 
@@ -100,61 +100,61 @@ class OrderedReader:
         """Read a partition from now on."""
         partition, span = event.partition, event.span
         progress = Progress(partition.index, span.start, span.end, event.position, None)
-        standing = ReleaseState(partition, progress)
-        self.standings[partition.index] = standing
+        state = ReleaseState(partition, progress)
+        self.states[partition.index] = state
         self._not_live += 1
         self.names[partition.index] = (partition.place.topic, partition.place.partition)
         if event.replaced is not None:
-            old = self.standings[event.replaced]
+            old = self.states[event.replaced]
             old.is_retired = True
             self._failed.pop(event.replaced, None)
             self._advance(old, old.progress.position, was_live=True)
-        self._advance(standing, event.position)
+        self._advance(state, event.position)
 
     def _arrive(self, event: RowsArrived) -> None:
-        standing = self.standings[event.index]
+        state = self.states[event.index]
         run = event.run
         self._bytes_in += run.nbytes
         self._rows_in += len(run)
-        if event.version < standing.version:
+        if event.version < state.version:
             return
         self.rows_received += len(run)
         if run.tail_ms is not None:
-            standing.last_ms = int(run.rows.timestamps_ms[-1])
-        self._held.add(run)
-        self._advance(standing, event.next_offset, tail_ms=run.tail_ms)
+            state.last_ms = int(run.rows.timestamps_ms[-1])
+        self._buffer.add(run)
+        self._advance(state, event.next_offset, tail_ms=run.tail_ms)
 
     def _move(self, event: PositionReset) -> None:
-        standing = self.standings[event.index]
-        if event.version >= standing.version:
-            self._advance(standing, event.offset)
+        state = self.states[event.index]
+        if event.version >= state.version:
+            self._advance(state, event.offset)
 
     def _fail(self, event: ReadFailed) -> None:
         if event.index is None:
             self.failures.append(event.failure)
-        elif event.version >= self.standings[event.index].version:
+        elif event.version >= self.states[event.index].version:
             self._failed[event.index] = event.failure
 
     def seek(self, index: int, offset: int, version: int) -> None:
         """Forget what was read of a partition: it is read from another offset."""
-        standing = self.standings[index]
-        self._held.drop(index)
+        state = self.states[index]
+        self._buffer.drop(index)
         self._publish()
-        standing.version = version
+        state.version = version
         self._failed.pop(index, None)
-        standing.last_ms = None
-        standing.progress = replace(standing.progress, tail_ms=None)
-        self._advance(standing, offset)
+        state.last_ms = None
+        state.progress = replace(state.progress, tail_ms=None)
+        self._advance(state, offset)
 
     def _advance(
         self,
-        standing: ReleaseState,
+        state: ReleaseState,
         position: int,
         *,
         tail_ms: int | None = None,
         was_live: bool = False,
     ) -> None:
-        old = standing.progress
+        old = state.progress
         progress = Progress(
             old.index,
             old.start,
@@ -163,21 +163,21 @@ class OrderedReader:
             old.tail_ms if tail_ms is None else tail_ms,
             was_live=old.was_live or was_live,
         )
-        if standing.live_position is None and is_live(progress, self._options.rule):
-            standing.live_position = position
+        if state.live_position is None and is_live(progress, self._options.rule):
+            state.live_position = position
             progress = replace(progress, was_live=True)
             self._not_live -= 1
-            self.news[progress.index] = False
+            self.wait_changes[progress.index] = False
         elif old.is_idle:
-            self.news[progress.index] = True
-        self._stand(standing, progress)
+            self.wait_changes[progress.index] = True
+        self._set_progress(state, progress)
 
-    def _stand(self, standing: ReleaseState, progress: Progress) -> None:
-        standing.progress = progress
+    def _set_progress(self, state: ReleaseState, progress: Progress) -> None:
+        state.progress = progress
         if progress.was_live or progress.is_idle:
-            self._frontiers.forget(progress.index)
+            self._watermark.forget(progress.index)
         else:
-            self._frontiers.wait_for(progress.index, progress.tail_ms)
+            self._watermark.wait_for(progress.index, progress.tail_ms)
 
     @property
     def is_primed(self) -> bool:
@@ -189,30 +189,30 @@ class OrderedReader:
         idle_ms_max = self._options.idle_ms_max
         if idle_ms_max is None or self.is_primed:
             return
-        for index, standing in self.standings.items():
-            progress = standing.progress
+        for index, state in self.states.items():
+            progress = state.progress
             if progress.was_live:
                 continue
-            since_s = standing.partition.waiting_since_s
+            since_s = state.partition.waiting_since_s
             is_idle = since_s is not None and (now_s - since_s) * 1000 >= idle_ms_max
             if is_idle != progress.is_idle:
-                self._stand(standing, replace(progress, is_idle=is_idle))
-                self.news[index] = not is_idle
+                self._set_progress(state, replace(progress, is_idle=is_idle))
+                self.wait_changes[index] = not is_idle
 
     # Out.
 
     def release(self, rows_max: int) -> MergedRows | None:
         """The next rows that may go; None if there is none."""
-        taken = self._held.take(self.limit(), rows_max)
+        taken = self._buffer.take(self.limit(), rows_max)
         if taken is not None:
-            self._tally.hunger = Demand.FED
+            self._memory.demand = Demand.NONE
         elif self._may_squeeze:
             tight = squeezed(self._options.rule)
-            taken = self._held.take(self._frontiers.limit(tight.out_of_order_ms), rows_max)
+            taken = self._buffer.take(self._watermark.limit(tight.out_of_order_ms), rows_max)
             self.squeezes += taken is not None
-            self._tally.hunger = Demand.STARVING if taken is None else Demand.FED
-        elif self._tally.hunger is Demand.FED:
-            self._tally.hunger = Demand.HUNGRY
+            self._memory.demand = Demand.MUST_PROGRESS if taken is None else Demand.NONE
+        elif self._memory.demand is Demand.NONE:
+            self._memory.demand = Demand.ROWS
         self._may_squeeze = False
         if taken is not None:
             self.rows_released += len(taken)
@@ -221,12 +221,12 @@ class OrderedReader:
 
     def _publish(self) -> None:
         """Tell the loop how much is free again of all that ever came."""
-        self._tally.freed_bytes = self._bytes_in - self.held_bytes
-        self._tally.freed_rows = self._rows_in - self.held_rows
+        self._memory.freed_bytes = self._bytes_in - self.held_bytes
+        self._memory.freed_rows = self._rows_in - self.held_rows
 
     def limit(self) -> Limit:
         """The greatest key that may go now."""
-        return self._frontiers.limit(self._options.rule.out_of_order_ms)
+        return self._watermark.limit(self._options.rule.out_of_order_ms)
 
     # What is asked.
 
@@ -238,39 +238,39 @@ class OrderedReader:
 
     def current(self) -> list[ReleaseState]:
         """The partitions that are read, by topic and number."""
-        found = [each for each in self.standings.values() if not each.is_retired]
+        found = [each for each in self.states.values() if not each.is_retired]
         return sorted(found, key=lambda each: each.place)
 
     def is_live(self) -> bool:
         """Whether all partitions are live, and what was read until then was given out."""
-        return all(self.is_partition_live(each) for each in self.standings.values())
+        return all(self.is_partition_live(each) for each in self.states.values())
 
-    def is_partition_live(self, standing: ReleaseState) -> bool:
+    def is_partition_live(self, state: ReleaseState) -> bool:
         """Whether a partition is live, and what was read until then was given out."""
-        if not standing.is_live and standing.live_position is not None:
-            least = self._held.least_unreleased(standing.progress.index)
-            standing.is_live = least is None or least >= standing.live_position
-        return standing.is_live
+        if not state.is_live and state.live_position is not None:
+            least = self._buffer.least_unreleased(state.progress.index)
+            state.is_live = least is None or least >= state.live_position
+        return state.is_live
 
-    def next_offset(self, standing: ReleaseState) -> int:
+    def next_offset(self, state: ReleaseState) -> int:
         """The least offset that was not given out."""
-        least = self._held.least_unreleased(standing.progress.index)
-        return standing.progress.position if least is None else least
+        least = self._buffer.least_unreleased(state.progress.index)
+        return state.progress.position if least is None else least
 
-    def released_offset(self, standing: ReleaseState) -> int | None:
+    def released_offset(self, state: ReleaseState) -> int | None:
         """The greatest offset that was given out; None before the first."""
-        return self._held.greatest_released(standing.progress.index)
+        return self._buffer.greatest_released(state.progress.index)
 
     def snapshot(self) -> Snapshot:
         """Where the user is in all partitions."""
-        return Snapshot(partitions=tuple(self._snapshot(standing) for standing in self.current()))
+        return Snapshot(partitions=tuple(self._snapshot(state) for state in self.current()))
 
-    def _snapshot(self, standing: ReleaseState) -> PartitionSnapshot:
-        progress, partition = standing.progress, standing.partition
+    def _snapshot(self, state: ReleaseState) -> PartitionSnapshot:
+        progress, partition = state.progress, state.partition
         position = progress.position
-        next_offset, released = standing_at(
-            self.next_offset(standing),
-            self._held.released_ranges(progress.index, position),
+        next_offset, released = resume_position(
+            self.next_offset(state),
+            self._buffer.released_ranges(progress.index, position),
             [(max(start, position), end) for start, end in partition.released if end > position],
         )
         return PartitionSnapshot(

@@ -94,7 +94,7 @@ def _makes_sense(each: PartitionSnapshot) -> bool:
     )
 
 
-def standing_at(
+def resume_position(
     next_offset: int, *released: Iterable[OffsetRange]
 ) -> tuple[int, tuple[OffsetRange, ...]]:
     """The least offset that was not given out, and what was above it, in order and apart."""
