@@ -18,13 +18,12 @@ from bench.arena import Arena
 from bench.results import KAFKA, OURS, Metric, Sample
 from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.discovery import KafkaDiscoveryConfig, LaminarPartitionAssignor, NodeMetadata
-from lakelog.discovery.assignment import Assignment, GroupMember
-from lakelog.discovery.errands import Beat, Errand
-from lakelog.discovery.leading import plan_assignments
-from lakelog.discovery.member_state import Member, Phase, make_member
-from lakelog.discovery.membership_values import Described, Event, Synced
-from lakelog.discovery.news import Audience, News
-from lakelog.discovery.roster import RawMember
+from lakelog.discovery.assignor import Assignment, GroupMember
+from lakelog.discovery.callbacks import Audience, News
+from lakelog.discovery.group_requests import Beat, Errand
+from lakelog.discovery.member import Member, Phase, make_member
+from lakelog.discovery.membership_events import Described, Event, Synced
+from lakelog.discovery.roster import RawMember, plan_assignments
 from lakelog.discovery.session import Session, Times
 from lakelog.kafka_client.settings import Backoff
 from lakelog.wire.codec import decode_assignment

@@ -1,10 +1,10 @@
 """One member in generation 5 of a group, for tests that say what happens to it next."""
 
-from lakelog.discovery.assignment import by_topic
+from lakelog.discovery.assignor import by_topic
 from lakelog.discovery.config import KafkaDiscoveryConfig
-from lakelog.discovery.member_state import Member, make_member
+from lakelog.discovery.member import Member, make_member
 from lakelog.discovery.membership import step
-from lakelog.discovery.membership_values import (
+from lakelog.discovery.membership_events import (
     Described,
     Effect,
     Event,

@@ -8,8 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.discovery.assignment import Assignment, GroupMember, moved_partitions
-from lakelog.discovery.assignor import LaminarPartitionAssignor
+from lakelog.discovery.assignor import (
+    Assignment,
+    GroupMember,
+    LaminarPartitionAssignor,
+    moved_partitions,
+)
 from lakelog.discovery.node import TopicPartition
 
 assign = LaminarPartitionAssignor.assign

@@ -18,10 +18,10 @@ from tests.discovery.one_member import (
     told,
 )
 
-from lakelog.discovery.assignment import by_topic
-from lakelog.discovery.member_state import DESCRIBES_MAX, Phase, make_member
+from lakelog.discovery.assignor import by_topic
+from lakelog.discovery.member import DESCRIBES_MAX, Phase, make_member
 from lakelog.discovery.membership import step
-from lakelog.discovery.membership_values import (
+from lakelog.discovery.membership_events import (
     Assigned,
     CallbackReturned,
     CoordinatorLost,
@@ -40,8 +40,7 @@ from lakelog.discovery.membership_values import (
     Sync,
     Synced,
 )
-from lakelog.discovery.node import NodeMetadata, NodeState
-from lakelog.discovery.partition_ids import PartitionCountChanged
+from lakelog.discovery.node import NodeMetadata, NodeState, PartitionCountChanged
 from lakelog.discovery.roster import RawMember
 from lakelog.model.errors import ErrorCode
 from lakelog.wire.codec import (

@@ -9,8 +9,8 @@ from tests.profiles import sampled
 
 from lakelog.discovery.config import KafkaDiscoveryConfig
 from lakelog.discovery.failures import Fenced
-from lakelog.discovery.member_state import Phase
-from lakelog.discovery.membership_values import (
+from lakelog.discovery.member import Phase
+from lakelog.discovery.membership_events import (
     Announce,
     Assigned,
     CallbackOverdue,
@@ -20,8 +20,7 @@ from lakelog.discovery.membership_values import (
     SessionExpired,
     StopAsked,
 )
-from lakelog.discovery.node import NodeMetadata
-from lakelog.discovery.partition_ids import PartitionCountChanged
+from lakelog.discovery.node import NodeMetadata, PartitionCountChanged
 
 COUNTS = {"a": 8, "b": 5}
 

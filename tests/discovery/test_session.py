@@ -6,10 +6,11 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 
 from lakelog.clock import SeededEntropy, SystemClock
+from lakelog.discovery.callbacks import Audience, News
 from lakelog.discovery.config import KafkaDiscoveryConfig
-from lakelog.discovery.errands import Beat, Errand
-from lakelog.discovery.member_state import Phase, make_member
-from lakelog.discovery.membership_values import (
+from lakelog.discovery.group_requests import Beat, Errand
+from lakelog.discovery.member import Phase, make_member
+from lakelog.discovery.membership_events import (
     Announce,
     CoordinatorLost,
     CountsRead,
@@ -27,7 +28,6 @@ from lakelog.discovery.membership_values import (
     Sync,
     Synced,
 )
-from lakelog.discovery.news import Audience, News
 from lakelog.discovery.node import NodeMetadata, NodeState
 from lakelog.discovery.roster import RawMember
 from lakelog.discovery.session import Session, Times

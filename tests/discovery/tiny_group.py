@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from lakelog.discovery.config import KafkaDiscoveryConfig
 from lakelog.discovery.failures import DiscoveryError
-from lakelog.discovery.member_state import Member, Phase, make_member
+from lakelog.discovery.member import Member, Phase, make_member
 from lakelog.discovery.membership import step
-from lakelog.discovery.membership_values import (
+from lakelog.discovery.membership_events import (
     Assigned,
     Change,
     CoordinatorLost,

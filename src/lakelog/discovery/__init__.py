@@ -1,7 +1,6 @@
 """Who is there, on any Kafka: nodes that find each other and share partitions by a group."""
 
-from lakelog.discovery.assignment import GroupMember
-from lakelog.discovery.assignor import LaminarPartitionAssignor
+from lakelog.discovery.assignor import GroupMember, LaminarPartitionAssignor
 from lakelog.discovery.config import KafkaDiscoveryConfig, KafkaSecurityConfig
 from lakelog.discovery.failures import (
     ConfigError,
@@ -15,8 +14,14 @@ from lakelog.discovery.failures import (
     TopicMissing,
 )
 from lakelog.discovery.kafka import KafkaDiscovery
-from lakelog.discovery.node import NodeId, NodeInfo, NodeMetadata, NodeState, TopicPartition
-from lakelog.discovery.partition_ids import PartitionCountChanged
+from lakelog.discovery.node import (
+    NodeId,
+    NodeInfo,
+    NodeMetadata,
+    NodeState,
+    PartitionCountChanged,
+    TopicPartition,
+)
 from lakelog.discovery.port import Discovery
 from lakelog.discovery.static import StaticDiscovery
 from lakelog.discovery.watch import Watch

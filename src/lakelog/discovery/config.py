@@ -17,10 +17,10 @@ from lakelog.discovery.node import (
     NodeInfo,
     NodeMetadata,
     NodeState,
+    check_metadata,
     is_legal_node_id,
     make_node_id,
 )
-from lakelog.discovery.node_limits import check_metadata
 
 ASSIGNOR_NAME: Final = "laminar-range"
 """The one assignor there is."""

@@ -22,9 +22,8 @@ from types import TracebackType
 from typing import Final, Self
 
 from lakelog.clock import Clock, Entropy, SystemClock, SystemEntropy, Tasks
-from lakelog.discovery.calls import GroupCalls, GroupWaits
+from lakelog.discovery.callbacks import Audience, News, Nodes, Partitions
 from lakelog.discovery.config import KafkaDiscoveryConfig
-from lakelog.discovery.errands import Errands
 from lakelog.discovery.failures import (
     ConfigError,
     ConnectionFailed,
@@ -33,11 +32,16 @@ from lakelog.discovery.failures import (
     SecurityError,
     TopicMissing,
 )
-from lakelog.discovery.member_state import Phase, make_member
-from lakelog.discovery.membership_values import Announce, RevocationDone, StartAsked, StopAsked
-from lakelog.discovery.news import Audience, News, Nodes, Partitions
-from lakelog.discovery.node import NodeId, NodeMetadata, NodeState, TopicPartition
-from lakelog.discovery.partition_ids import PartitionCountChanged
+from lakelog.discovery.group_requests import Errands, GroupCalls, GroupWaits
+from lakelog.discovery.member import Phase, make_member
+from lakelog.discovery.membership_events import Announce, RevocationDone, StartAsked, StopAsked
+from lakelog.discovery.node import (
+    NodeId,
+    NodeMetadata,
+    NodeState,
+    PartitionCountChanged,
+    TopicPartition,
+)
 from lakelog.discovery.session import Session, Times
 from lakelog.discovery.watch import Watch
 from lakelog.kafka_client.cluster import KafkaCluster

@@ -23,9 +23,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, assert_never
 
-from lakelog.discovery.assignment import from_topics
-from lakelog.discovery.leading import plan_assignments, wanted_topics
-from lakelog.discovery.member_moves import (
+from lakelog.discovery.assignor import from_topics
+from lakelog.discovery.member import (
+    DESCRIBES_MAX,
+    Member,
+    Phase,
     Step,
     announce,
     join,
@@ -38,8 +40,7 @@ from lakelog.discovery.member_moves import (
     stop,
     with_state,
 )
-from lakelog.discovery.member_state import DESCRIBES_MAX, Member, Phase
-from lakelog.discovery.membership_values import (
+from lakelog.discovery.membership_events import (
     Announce,
     Assigned,
     CallbackOverdue,
@@ -64,9 +65,8 @@ from lakelog.discovery.membership_values import (
     Sync,
     Synced,
 )
-from lakelog.discovery.node import NodeState, TopicPartition
-from lakelog.discovery.partition_ids import PartitionIds
-from lakelog.discovery.roster import hash_of, nodes_of, read_member
+from lakelog.discovery.node import NodeState, PartitionIds, TopicPartition
+from lakelog.discovery.roster import hash_of, nodes_of, plan_assignments, read_member, wanted_topics
 from lakelog.discovery.user_data import AssignmentFacts, decode_facts
 from lakelog.model.errors import ErrorCode
 from lakelog.wire.codec import decode_assignment

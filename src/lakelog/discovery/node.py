@@ -1,18 +1,27 @@
-"""A node and what it tells the others about itself. Pure.
+"""A node: what it tells the others about itself, how much, and how partitions are numbered. Pure.
 
 Rules:
 - A node's id is also its `group.instance.id`, so it keeps to Kafka's legal characters.
 - Nodes are ordered by id: numbers by value before texts, so that node 10 comes after node 9.
 - Values are frozen; mappings in them are copied and sorted, so that equal nodes look alike.
+- What a node announces is in the group's one record on the broker with what all others announce, so
+  it is small: 2 KiB a node leaves room for several hundred nodes in Kafka's 1 MiB.
+
+Rules of the global partition ids, the partitions of all topics numbered through:
+- A topic's first id is the sum of the *full* partition counts of the topics before it in the
+  configuration, so every node with that configuration numbers alike, whatever it was assigned.
+- The counts are those that the leader of a generation saw and wrote into the assignment.
+- A changed count renumbers every later topic: it is told as a `PartitionCountChanged`.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NewType
 
 from lakelog import __version__
+from lakelog.discovery.failures import ConfigError
 
 NodeId = NewType("NodeId", str)
 """What a node is called by everyone, for as long as it exists."""
@@ -94,3 +103,119 @@ def node_order(node_id: str) -> tuple[int, int, str]:
 def _by_text(item: tuple[object, object]) -> str:
     """Sorts what a caller may have given with keys that are no texts, which validation refuses."""
     return str(item[0])
+
+
+CORES_MAX: Final = 1_000_000
+MEMORY_BYTES_MAX: Final = 2**63 - 1
+TEXT_CHARACTERS_MAX: Final = 255
+"""Of an address, a failure domain or a version."""
+NODE_BYTES_MAX: Final = 2048
+"""Of everything a node announces, encoded."""
+
+
+def check_metadata(metadata: NodeMetadata) -> None:
+    """Raise ConfigError if this cannot be announced."""
+    _check_number(metadata.cores, "metadata.cores", 1, CORES_MAX)
+    _check_number(metadata.memory_bytes, "metadata.memory_bytes", 0, MEMORY_BYTES_MAX)
+    _check_text(metadata.version, "metadata.version")
+    if metadata.failure_domain is not None:
+        _check_text(metadata.failure_domain, "metadata.failure_domain")
+        if not metadata.failure_domain:
+            raise ConfigError("metadata.failure_domain must not be empty: leave it out")
+    _check_texts(metadata.tags, "metadata.tags")
+    _check_texts(metadata.custom, "metadata.custom")
+
+
+def _check_number(value: object, name: str, least: int, most: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise ConfigError(f"{name} must be a number from {least} to {most}, not {value!r}")
+
+
+def _check_text(value: object, name: str) -> None:
+    if not isinstance(value, str) or len(value) > TEXT_CHARACTERS_MAX or not _is_utf8(value):
+        raise ConfigError(f"{name} must be a text of at most {TEXT_CHARACTERS_MAX} characters")
+
+
+def _check_texts(value: object, name: str) -> None:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{name} must be a mapping of texts to texts")
+    for pair in value.items():
+        if not all(isinstance(part, str) and _is_utf8(part) for part in pair):
+            raise ConfigError(f"{name} must be a mapping of texts to texts")
+
+
+def _is_utf8(text: str) -> bool:
+    """A lone surrogate is a text in Python and nowhere else."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionCountChanged:
+    """A topic has another number of partitions than before; ids of later topics have moved."""
+
+    topic: str
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionIds:
+    """The numbering: topics in configuration order with their full counts."""
+
+    counts: tuple[tuple[str, int], ...] = ()
+
+    @classmethod
+    def of(cls, topics: Sequence[str], counts: Mapping[str, int]) -> "PartitionIds":
+        """Number these topics; one without a count has no partitions yet."""
+        return cls(tuple((topic, counts.get(topic, 0)) for topic in topics))
+
+    @property
+    def total(self) -> int:
+        """How many ids there are: [0, total)."""
+        return sum(count for _, count in self.counts)
+
+    def starts(self) -> dict[str, int]:
+        """Each topic's first id."""
+        found, start = {}, 0
+        for topic, count in self.counts:
+            found[topic] = start
+            start += count
+        return found
+
+    def id_of(self, topic: str, partition: int) -> int | None:
+        """The global id of a partition, or None if there is no such partition."""
+        count = dict(self.counts).get(topic, 0)
+        return self.starts()[topic] + partition if 0 <= partition < count else None
+
+    def ids_of(self, partitions: Iterable[TopicPartition]) -> tuple[int, ...]:
+        """The global ids of those partitions that exist, ascending."""
+        starts, counts = self.starts(), dict(self.counts)
+        return tuple(
+            sorted(
+                starts[topic] + partition
+                for topic, partition in partitions
+                if 0 <= partition < counts.get(topic, 0)
+            )
+        )
+
+    def partition_of(self, partition_id: int) -> TopicPartition | None:
+        """The partition with that global id, or None if there is none."""
+        rest = partition_id
+        for topic, count in self.counts:
+            if 0 <= rest < count:
+                return (topic, rest)
+            rest -= count
+        return None
+
+    def changes_since(self, before: "PartitionIds") -> tuple[PartitionCountChanged, ...]:
+        """What differs from an earlier numbering of the same topics."""
+        earlier = dict(before.counts)
+        return tuple(
+            PartitionCountChanged(topic=topic, before=earlier[topic], after=count)
+            for topic, count in self.counts
+            if earlier.get(topic, count) != count
+        )

@@ -1,4 +1,4 @@
-"""Who is in the group, read from the bytes that its members joined with. Pure.
+"""Who is in the group, read from the members' bytes, and what its leader assigns them. Pure.
 
 Rules:
 - A member whose user data is not a node of ours, or names another node than its
@@ -6,20 +6,35 @@ Rules:
   that the broker knows. Nothing it sends can break the others.
 - The hash is over what members announce (not over what they claim to hold), so the leader, which
   read it from JoinGroup, and everyone who reads it from DescribeGroups get the same.
+- The leader of a generation decides every member's assignment, as bytes for SyncGroup.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from lakelog.discovery.assignment import GroupMember, from_topics
-from lakelog.discovery.node import NodeId, NodeInfo, NodeState, node_order
-from lakelog.discovery.partition_ids import PartitionIds
-from lakelog.discovery.user_data import decode_node, roster_hash
+from lakelog.discovery.assignor import (
+    GroupMember,
+    LaminarPartitionAssignor,
+    by_topic,
+    cooperative_step,
+    from_topics,
+)
+from lakelog.discovery.node import NodeId, NodeInfo, NodeState, PartitionIds, node_order
+from lakelog.discovery.user_data import (
+    AssignmentFacts,
+    decode_node,
+    digest,
+    encode_facts,
+    fitting_node_ids,
+    roster_hash,
+)
 from lakelog.wire.codec import (
+    ConsumerAssignment,
     ConsumerSubscription,
     decode_assignment,
     decode_subscribed_topics,
     decode_subscription,
+    encode_assignment,
 )
 from lakelog.wire.schema import ProtocolError
 
@@ -100,3 +115,38 @@ def _given(assignment: bytes) -> tuple[tuple[str, int], ...]:
         return from_topics(decode_assignment(assignment).assigned_partitions)
     except ProtocolError:
         return ()
+
+
+def wanted_topics(raws: Iterable[RawMember]) -> tuple[str, ...]:
+    """Every topic that any member reads, sorted."""
+    return tuple(sorted({topic for raw in raws for topic in read_member(raw).member.topics or ()}))
+
+
+def plan_assignments(
+    raws: Iterable[RawMember], counts: Mapping[str, int], *, leader: str
+) -> tuple[tuple[str, bytes], ...]:
+    """Each member's id and assignment, for SyncGroup; `leader` is the leader's node id."""
+    read = [read_member(raw) for raw in raws]
+    members = [each.member for each in read]
+    partitions = {topic: range(count) for topic, count in counts.items()}
+    target = LaminarPartitionAssignor.assign(members, partitions)
+    given, awaited = cooperative_step(members, target)
+    roster = hash_of(read)
+    node_ids = fitting_node_ids((each.node.node_id for each in read), len(read))
+    plan = []
+    for each in read:
+        facts = AssignmentFacts(
+            counts=counts,
+            roster_hash=roster,
+            seen=digest(each.announced),
+            leader=leader,
+            is_awaited=each.member.member_id in awaited,
+            member_count=len(read),
+            node_ids=node_ids,
+        )
+        assignment = ConsumerAssignment(
+            assigned_partitions=by_topic(given[each.member.member_id]),
+            user_data=None if each.node.is_foreign else encode_facts(facts),
+        )
+        plan.append((each.member.member_id, encode_assignment(assignment)))
+    return tuple(plan)

@@ -20,11 +20,11 @@ from typing import Any, Final, Protocol, assert_never
 
 from lakelog.clock import Clock, Entropy, Tasks
 from lakelog.discovery.config import KafkaDiscoveryConfig
-from lakelog.discovery.errands import Beat, Errand
 from lakelog.discovery.failures import ConnectionFailed, DiscoveryError
-from lakelog.discovery.member_state import Member, Phase
+from lakelog.discovery.group_requests import Beat, Errand
+from lakelog.discovery.member import Member, Phase
 from lakelog.discovery.membership import step
-from lakelog.discovery.membership_values import (
+from lakelog.discovery.membership_events import (
     CallbackOverdue,
     CallbackReturned,
     Change,

@@ -8,21 +8,20 @@ who has which partition without a word. Nobody notices when a node fails: that i
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from lakelog.discovery.assignment import GroupMember
-from lakelog.discovery.assignor import LaminarPartitionAssignor
+from lakelog.discovery.assignor import GroupMember, LaminarPartitionAssignor
 from lakelog.discovery.failures import ConfigError
 from lakelog.discovery.node import (
     NodeId,
     NodeInfo,
     NodeMetadata,
     NodeState,
+    PartitionIds,
     TopicPartition,
+    check_metadata,
     is_legal_node_id,
     make_node_id,
     node_order,
 )
-from lakelog.discovery.node_limits import check_metadata
-from lakelog.discovery.partition_ids import PartitionIds
 from lakelog.discovery.port import Nodes
 from lakelog.discovery.watch import Source, Watch
 

@@ -26,18 +26,16 @@ from msgspec import Meta, Struct
 
 from lakelog.discovery.failures import ConfigError
 from lakelog.discovery.node import (
+    CORES_MAX,
+    MEMORY_BYTES_MAX,
+    NODE_BYTES_MAX,
+    TEXT_CHARACTERS_MAX,
     NodeId,
     NodeInfo,
     NodeMetadata,
     NodeState,
     is_legal_node_id,
     node_order,
-)
-from lakelog.discovery.node_limits import (
-    CORES_MAX,
-    MEMORY_BYTES_MAX,
-    NODE_BYTES_MAX,
-    TEXT_CHARACTERS_MAX,
 )
 
 NODE_MAGIC: Final = b"LLN"

@@ -25,9 +25,9 @@ from lakelog.discovery.failures import (
     PollTimeoutExceeded,
     SecurityError,
 )
-from lakelog.discovery.member_state import Phase
+from lakelog.discovery.member import Phase
 from lakelog.discovery.membership import step
-from lakelog.discovery.membership_values import (
+from lakelog.discovery.membership_events import (
     Announce,
     CallbackOverdue,
     CallbackReturned,

@@ -7,11 +7,10 @@ from tests.discovery.nodes import configured
 from tests.discovery.stands import Stand
 
 from lakelog.clock import SystemClock, SystemEntropy
-from lakelog.discovery.calls import GroupCalls, GroupWaits
 from lakelog.discovery.config import ASSIGNOR_NAME
-from lakelog.discovery.errands import Beat, Errand, Errands
-from lakelog.discovery.member_state import make_member
-from lakelog.discovery.membership_values import (
+from lakelog.discovery.group_requests import Beat, Errand, Errands, GroupCalls, GroupWaits
+from lakelog.discovery.member import make_member
+from lakelog.discovery.membership_events import (
     CoordinatorLost,
     CountsRead,
     Describe,

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.discovery.assignment import (
+from lakelog.discovery.assignor import (
     GroupMember,
     by_topic,
     cooperative_step,

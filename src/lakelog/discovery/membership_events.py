@@ -8,8 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lakelog.discovery.failures import DiscoveryError
-from lakelog.discovery.node import NodeInfo, NodeMetadata, NodeState, TopicPartition
-from lakelog.discovery.partition_ids import PartitionCountChanged
+from lakelog.discovery.node import (
+    NodeInfo,
+    NodeMetadata,
+    NodeState,
+    PartitionCountChanged,
+    TopicPartition,
+)
 from lakelog.discovery.roster import RawMember
 
 # Events.
