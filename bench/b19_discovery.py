@@ -19,12 +19,12 @@ from bench.results import KAFKA, OURS, Metric, Sample
 from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.discovery import KafkaDiscoveryConfig, LaminarPartitionAssignor, NodeMetadata
 from lakelog.discovery.assignor import Assignment, GroupMember
-from lakelog.discovery.callbacks import Audience, News
-from lakelog.discovery.group_requests import Beat, Errand
+from lakelog.discovery.callbacks import DiscoveryCallbacks, MembershipView
+from lakelog.discovery.group_requests import GroupRequest, SendHeartbeat
 from lakelog.discovery.member import Member, Phase, make_member
-from lakelog.discovery.membership_events import Described, Event, Synced
+from lakelog.discovery.membership_events import DescribeAnswered, Event, SyncAnswered
 from lakelog.discovery.roster import RawMember, plan_assignments
-from lakelog.discovery.session import Session, Times
+from lakelog.discovery.session import MembershipSession, SessionTimes
 from lakelog.kafka_client.settings import Backoff
 from lakelog.wire.codec import decode_assignment
 
@@ -128,15 +128,15 @@ def timed(work: Callable[[], T]) -> tuple[T, float]:
 class Silent:
     """A cluster that is never asked."""
 
-    async def run(self, errand: Errand) -> Event:
+    async def run(self, request: GroupRequest) -> Event:
         """Nobody calls it."""
-        raise AssertionError(errand)
+        raise AssertionError(request)
 
     async def counts(self, topics: Sequence[str]) -> dict[str, int]:
         """Nobody calls it."""
         raise AssertionError(topics)
 
-    async def beat_aside(self, beat: Beat) -> int | None:
+    async def beat_aside(self, beat: SendHeartbeat) -> int | None:
         """Nobody calls it."""
         raise AssertionError(beat)
 
@@ -160,18 +160,20 @@ async def rebalance(
 ) -> tuple[float, float]:
     """Milliseconds until the callbacks are told, and for the list."""
     told: list[object] = []
-    audience = Audience()
+    audience = DiscoveryCallbacks()
     audience.assigned.add(told.append)
     clock = SystemClock()
     member = make_member(config_of(0))
-    news = News(member, audience, clock)
-    times = Times.of(config_of(0), topics_s=30.0, retry=Backoff(100, 1_000))
+    news = MembershipView(member, audience, clock)
+    times = SessionTimes.of(config_of(0), topics_s=30.0, retry=Backoff(100, 1_000))
     syncing = replace(
         member, phase=Phase.SYNCING, member_id=mine.member_id, joining_generation=2, generation=1
     )
-    session = Session(syncing, Silent(), news, times, clock=clock, entropy=SystemEntropy())
-    _, callback_ms = timed(lambda: session.handle(Synced(0, plan[mine.member_id])))
-    _, list_ms = timed(lambda: session.handle(Described(0, "Stable", listed)))
+    session = MembershipSession(
+        syncing, Silent(), news, times, clock=clock, entropy=SystemEntropy()
+    )
+    _, callback_ms = timed(lambda: session.handle(SyncAnswered(0, plan[mine.member_id])))
+    _, list_ms = timed(lambda: session.handle(DescribeAnswered(0, "Stable", listed)))
     assert len(news.source.value) == NODES, "everybody is listed"
     assert news.callbacks.close(10.0), "callbacks end"
     assert told, "the callback was called"

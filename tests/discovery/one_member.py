@@ -5,14 +5,14 @@ from lakelog.discovery.config import KafkaDiscoveryConfig
 from lakelog.discovery.member import Member, make_member
 from lakelog.discovery.membership import step
 from lakelog.discovery.membership_events import (
-    Described,
+    DescribeAnswered,
     Effect,
     Event,
-    Join,
-    Joined,
+    JoinAnswered,
     Publish,
+    SendJoin,
     StartAsked,
-    Synced,
+    SyncAnswered,
 )
 from lakelog.discovery.node import TopicPartition
 from lakelog.discovery.roster import RawMember, hash_of, read_member
@@ -58,14 +58,14 @@ def run(member: Member, *events: Event) -> tuple[Member, Effects]:
     return member, effects
 
 
-def joined(generation: int = 5, leader: str = "n9-1") -> Joined:
-    return Joined(0, "n1-1", generation, leader)
+def joined(generation: int = 5, leader: str = "n9-1") -> JoinAnswered:
+    return JoinAnswered(0, "n1-1", generation, leader)
 
 
 def settled(*partitions: TopicPartition) -> Member:
     """A member in generation 5 with these partitions and a list of itself alone."""
-    given = Synced(0, assignment(*partitions))
-    described = Described(0, "Stable", (raw(),))
+    given = SyncAnswered(0, assignment(*partitions))
+    described = DescribeAnswered(0, "Stable", (raw(),))
     return run(OUTSIDE, StartAsked(), joined(), given, described)[0]
 
 
@@ -73,5 +73,5 @@ def told(effects: Effects) -> list[object]:
     return [effect.change for effect in effects if isinstance(effect, Publish)]
 
 
-def joins(effects: Effects) -> list[Join]:
-    return [effect for effect in effects if isinstance(effect, Join)]
+def joins(effects: Effects) -> list[SendJoin]:
+    return [effect for effect in effects if isinstance(effect, SendJoin)]

@@ -35,19 +35,19 @@ from lakelog.discovery.membership_events import (
     Fail,
     ForgetCoordinator,
     HeartbeatAnswered,
-    Joined,
-    Leave,
+    JoinAnswered,
     LeaveAnswered,
-    Lost,
+    PartitionsLost,
+    PartitionsRevoked,
     Publish,
     Reported,
     RevocationDone,
-    Revoked,
+    SendLeave,
     SessionExpired,
     StartAsked,
     StateChanged,
     StopAsked,
-    Synced,
+    SyncAnswered,
 )
 from lakelog.discovery.node import NodeMetadata, NodeState
 from lakelog.model.errors import ErrorCode
@@ -59,11 +59,11 @@ from lakelog.wire.codec import (
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION])
 def test_a_member_that_is_no_longer_known_loses_all_and_joins_again(code: ErrorCode) -> None:
     member, effects = run(settled(A0, B0), HeartbeatAnswered(code))
-    assert told(effects) == [Lost((A0, B0)), StateChanged(NodeState.JOINING)]
+    assert told(effects) == [PartitionsLost((A0, B0)), StateChanged(NodeState.JOINING)]
     kept_id = "" if code is ErrorCode.UNKNOWN_MEMBER_ID else "n1-1"
     assert [(join.member_id, join.attempt) for join in joins(effects)] == [(kept_id, 0)]
     assert (member.held, member.generation) == ((), -1)
-    _, effects = run(member, Joined(code))
+    _, effects = run(member, JoinAnswered(code))
     assert [join.attempt for join in joins(effects)] == [1]
 
 
@@ -80,8 +80,8 @@ def test_a_member_that_is_no_longer_known_loses_all_and_joins_again(code: ErrorC
 )
 def test_what_cannot_heal_ends_the_membership(code: ErrorCode, kind: type[DiscoveryError]) -> None:
     for before, event in (
-        (run(OUTSIDE, StartAsked())[0], Joined(code)),
-        (run(OUTSIDE, StartAsked(), joined())[0], Synced(code)),
+        (run(OUTSIDE, StartAsked())[0], JoinAnswered(code)),
+        (run(OUTSIDE, StartAsked(), joined())[0], SyncAnswered(code)),
         (settled(A0), HeartbeatAnswered(code)),
     ):
         member, effects = run(before, event)
@@ -90,7 +90,7 @@ def test_what_cannot_heal_ends_the_membership(code: ErrorCode, kind: type[Discov
         assert type(effects[-1].failure) is kind
         assert effects[-1].failure.is_fatal
         assert StateChanged(NodeState.LEFT) in told(effects)
-        assert (Lost((A0,)) in told(effects)) == (before.held == (A0,))
+        assert (PartitionsLost((A0,)) in told(effects)) == (before.held == (A0,))
         assert step(member, StartAsked()) == (member, ())
 
 
@@ -100,17 +100,17 @@ def test_what_cannot_heal_ends_the_membership(code: ErrorCode, kind: type[Discov
 def test_what_heals_is_tried_again_later_and_later(code: int) -> None:
     member, attempts = run(OUTSIDE, StartAsked())[0], []
     for _ in range(3):
-        member, effects = run(member, Joined(code))
+        member, effects = run(member, JoinAnswered(code))
         attempts += [join.attempt for join in joins(effects)]
     assert attempts == [1, 2, 3]
     assert member.trouble
-    member, _ = run(member, joined(), Synced(0, assignment(A0)))
+    member, _ = run(member, joined(), SyncAnswered(0, assignment(A0)))
     assert (member.attempts, member.trouble) == (0, "")
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE])
 def test_another_coordinator_is_looked_for(code: ErrorCode) -> None:
-    member, effects = run(OUTSIDE, StartAsked(), Joined(code))
+    member, effects = run(OUTSIDE, StartAsked(), JoinAnswered(code))
     assert effects[0] == ForgetCoordinator()
     assert [join.attempt for join in joins(effects)] == [1]
     member, effects = run(settled(A0), HeartbeatAnswered(code))
@@ -130,16 +130,16 @@ def test_a_lost_coordinator_makes_a_member_suspected_until_a_heartbeat_is_answer
 
 def test_an_expired_session_loses_all_before_others_have_it() -> None:
     member, effects = run(settled(A0), SessionExpired())
-    assert told(effects) == [Lost((A0,)), StateChanged(NodeState.JOINING)]
+    assert told(effects) == [PartitionsLost((A0,)), StateChanged(NodeState.JOINING)]
     assert ForgetCoordinator() in effects
     assert len(joins(effects)) == 1
     assert decode_subscription(joins(effects)[0].metadata).owned_partitions == ()
     rejoining = run(settled(A0), HeartbeatAnswered(ErrorCode.REBALANCE_IN_PROGRESS))[0]
     member, effects = run(rejoining, SessionExpired())
-    assert told(effects) == [Lost((A0,)), StateChanged(NodeState.JOINING)]
+    assert told(effects) == [PartitionsLost((A0,)), StateChanged(NodeState.JOINING)]
     assert joins(effects) == []
     # Its JoinGroup claimed what is lost, so whoever waits for it needs another one.
-    _, effects = run(member, joined(6), Synced(0, assignment(A1, is_awaited=True)))
+    _, effects = run(member, joined(6), SyncAnswered(0, assignment(A1, is_awaited=True)))
     assert len(joins(effects)) == 1
 
 
@@ -158,28 +158,28 @@ def test_an_announcement_starts_a_rebalance_unless_it_says_nothing_new() -> None
 
 def test_a_plan_from_before_an_announcement_is_asked_for_again_once() -> None:
     late = run(OUTSIDE, StartAsked(), Announce(NodeMetadata(cores=8)))[0]
-    member, effects = run(late, joined(), Synced(0, assignment(A0)))
+    member, effects = run(late, joined(), SyncAnswered(0, assignment(A0)))
     assert len(joins(effects)) == 1
-    member, effects = run(member, joined(6), Synced(0, assignment(A0)))
+    member, effects = run(member, joined(6), SyncAnswered(0, assignment(A0)))
     assert joins(effects) == []
     assert member.phase is Phase.SETTLED
 
 
 def test_stopping_lets_go_of_everything_first_and_then_leaves() -> None:
     member, effects = run(settled(A0, B0), StopAsked())
-    assert told(effects) == [StateChanged(NodeState.DRAINING), Revoked((A0, B0), 0)]
+    assert told(effects) == [StateChanged(NodeState.DRAINING), PartitionsRevoked((A0, B0), 0)]
     assert member.beats
     assert step(member, StopAsked()) == (member, ())
     member, effects = run(member, RevocationDone(0))
-    assert effects == (Leave("n1-1"),)
+    assert effects == (SendLeave("n1-1"),)
     member, effects = run(member, LeaveAnswered())
     assert told(effects) == [StateChanged(NodeState.LEFT)]
     assert member.phase is Phase.GONE
 
 
 def test_stopping_with_nothing_to_let_go_leaves_at_once() -> None:
-    assert run(settled(), StopAsked())[1][-1] == Leave("n1-1")
-    assert run(OUTSIDE, StartAsked(), StopAsked())[1][-1] == Leave("")
+    assert run(settled(), StopAsked())[1][-1] == SendLeave("n1-1")
+    assert run(OUTSIDE, StartAsked(), StopAsked())[1][-1] == SendLeave("")
     member, effects = run(OUTSIDE, StopAsked())
     assert (member.phase, told(effects)) == (Phase.GONE, [StateChanged(NodeState.LEFT)])
 
@@ -190,8 +190,8 @@ def test_a_callback_that_does_not_return_makes_the_node_leave_until_it_does() ->
     assert isinstance(first, Reported)
     assert isinstance(first.failure, PollTimeoutExceeded)
     assert not first.failure.is_fatal
-    assert Lost((A0,)) in told(effects)
-    assert effects[-1] == Leave("n1-1")
+    assert PartitionsLost((A0,)) in told(effects)
+    assert effects[-1] == SendLeave("n1-1")
     assert not member.beats
     assert step(member, LeaveAnswered()) == (member, ())
     member, effects = run(member, CallbackReturned())
@@ -202,5 +202,5 @@ def test_a_callback_that_does_not_return_makes_the_node_leave_until_it_does() ->
 
 def test_a_callback_that_does_not_return_does_not_keep_a_node_from_leaving() -> None:
     member, effects = run(settled(A0), StopAsked(), CallbackOverdue())
-    assert effects == (Leave("n1-1"),)
-    assert step(member, RevocationDone(0))[1] == (Leave("n1-1"),)
+    assert effects == (SendLeave("n1-1"),)
+    assert step(member, RevocationDone(0))[1] == (SendLeave("n1-1"),)

@@ -22,23 +22,23 @@ from lakelog.discovery.assignor import by_topic
 from lakelog.discovery.member import DESCRIBES_MAX, Phase, make_member
 from lakelog.discovery.membership import step
 from lakelog.discovery.membership_events import (
-    Assigned,
     CallbackReturned,
     CoordinatorLost,
     CountsRead,
-    Describe,
-    Described,
+    DescribeAnswered,
     HeartbeatAnswered,
-    Joined,
+    JoinAnswered,
     LeaveAnswered,
     MembersChanged,
+    PartitionsAssigned,
+    PartitionsRevoked,
     ReadCounts,
     RevocationDone,
-    Revoked,
+    SendDescribe,
+    SendSync,
     StartAsked,
     StateChanged,
-    Sync,
-    Synced,
+    SyncAnswered,
 )
 from lakelog.discovery.node import NodeMetadata, NodeState, PartitionCountChanged
 from lakelog.discovery.roster import RawMember
@@ -49,9 +49,9 @@ from lakelog.wire.codec import (
 
 
 def test_rebalance_assigned() -> None:
-    member, effects = run(OUTSIDE, StartAsked(), joined(), Synced(0, assignment(A1, B0)))
-    assert told(effects) == [Assigned((A1, B0), 5), StateChanged(NodeState.ACTIVE)]
-    assert effects[-1] == Describe()
+    member, effects = run(OUTSIDE, StartAsked(), joined(), SyncAnswered(0, assignment(A1, B0)))
+    assert told(effects) == [PartitionsAssigned((A1, B0), 5), StateChanged(NodeState.ACTIVE)]
+    assert effects[-1] == SendDescribe()
     assert member.held == (A1, B0)
     assert member.assigned_partitions == (1, 3)
     assert (member.generation, member.leader, member.state) == (5, "n9", NodeState.ACTIVE)
@@ -60,9 +60,11 @@ def test_rebalance_assigned() -> None:
 def test_rebalance_revoked() -> None:
     start = settled(A0, A1, B0)
     beat = HeartbeatAnswered(ErrorCode.REBALANCE_IN_PROGRESS)
-    member, effects = run(start, beat, joined(6), Synced(0, assignment(A0, A2, is_awaited=True)))
-    revoked = Revoked((A1, B0), 0)
-    assert told(effects) == [revoked, Assigned((A2,), 6)]
+    member, effects = run(
+        start, beat, joined(6), SyncAnswered(0, assignment(A0, A2, is_awaited=True))
+    )
+    revoked = PartitionsRevoked((A1, B0), 0)
+    assert told(effects) == [revoked, PartitionsAssigned((A2,), 6)]
     assert member.held == (A0, A2)
     assert member.assigned_partitions == (0, 2)
     assert member.claims == (A0, A1, A2, B0)
@@ -84,29 +86,29 @@ def test_a_member_joins_with_its_node_and_what_it_holds() -> None:
 
 
 def test_a_member_id_that_is_required_is_used_at_once() -> None:
-    _, effects = run(OUTSIDE, StartAsked(), Joined(ErrorCode.MEMBER_ID_REQUIRED, "given"))
+    _, effects = run(OUTSIDE, StartAsked(), JoinAnswered(ErrorCode.MEMBER_ID_REQUIRED, "given"))
     assert [(join.member_id, join.attempt) for join in joins(effects)] == [("given", 0)]
 
 
 def test_a_leader_reads_the_counts_and_sends_everyone_an_assignment() -> None:
-    elected = Joined(0, "n1-1", 5, "n1-1", members=(raw(), RawMember("x", None, b"\xff")))
+    elected = JoinAnswered(0, "n1-1", 5, "n1-1", members=(raw(), RawMember("x", None, b"\xff")))
     member, effects = run(OUTSIDE, StartAsked(), elected)
     assert effects == (ReadCounts(("a", "b")),)
     member, effects = run(member, CountsRead({"a": 3, "b": 2}))
     (sync,) = effects
-    assert isinstance(sync, Sync)
+    assert isinstance(sync, SendSync)
     assert (sync.member_id, sync.generation) == ("n1-1", 5)
     assert [member_id for member_id, _ in sync.assignments] == ["n1-1", "x"]
-    member, _ = run(member, Synced(0, sync.assignments[0][1]))
+    member, _ = run(member, SyncAnswered(0, sync.assignments[0][1]))
     assert member.assigned_partitions == (0, 1, 2, 3, 4)
     assert member.is_leader
     assert member.leader == "n1"
 
 
 def test_a_leader_that_is_to_skip_the_assignment_sends_none() -> None:
-    returned = Joined(0, "n1-2", 5, "n1-2", skip_assignment=True, members=(raw(),))
+    returned = JoinAnswered(0, "n1-2", 5, "n1-2", skip_assignment=True, members=(raw(),))
     _, effects = run(OUTSIDE, StartAsked(), returned)
-    assert effects == (Sync("n1-2", 5),)
+    assert effects == (SendSync("n1-2", 5),)
 
 
 def test_an_answer_in_the_wrong_phase_changes_nothing() -> None:
@@ -114,10 +116,10 @@ def test_an_answer_in_the_wrong_phase_changes_nothing() -> None:
         assert step(member, joined()) == (member, ())
     waiting = run(OUTSIDE, StartAsked())[0]
     for event in (
-        Synced(0, assignment(A0)),
+        SyncAnswered(0, assignment(A0)),
         HeartbeatAnswered(ErrorCode.FENCED_INSTANCE_ID),
         CountsRead({"a": 1}),
-        Described(0, "Stable", ()),
+        DescribeAnswered(0, "Stable", ()),
         LeaveAnswered(),
         CallbackReturned(),
         StartAsked(),
@@ -128,61 +130,61 @@ def test_an_answer_in_the_wrong_phase_changes_nothing() -> None:
 def test_a_revocation_that_ends_during_a_rebalance_is_not_forgotten() -> None:
     start = settled(A0, A1)
     rebalance = HeartbeatAnswered(ErrorCode.REBALANCE_IN_PROGRESS)
-    member, _ = run(start, rebalance, joined(6), Synced(0, assignment(A0)))
+    member, _ = run(start, rebalance, joined(6), SyncAnswered(0, assignment(A0)))
     member, effects = run(member, rebalance)
     assert decode_subscription(joins(effects)[0].metadata).owned_partitions == by_topic([A0, A1])
     member, effects = run(member, RevocationDone(0))
     assert effects == ()
-    member, effects = run(member, joined(7), Synced(0, assignment(A0, is_awaited=True)))
+    member, effects = run(member, joined(7), SyncAnswered(0, assignment(A0, is_awaited=True)))
     assert decode_subscription(joins(effects)[0].metadata).owned_partitions == by_topic([A0])
 
 
 def test_a_process_in_the_place_of_one_that_was_awaited_lets_the_others_go_on() -> None:
     # The one before it died while it let go of something: nobody else would ever say so.
     member, effects = run(
-        OUTSIDE, StartAsked(), joined(), Synced(0, assignment(A0, is_awaited=True))
+        OUTSIDE, StartAsked(), joined(), SyncAnswered(0, assignment(A0, is_awaited=True))
     )
-    assert Assigned((A0,), 5) in told(effects)
+    assert PartitionsAssigned((A0,), 5) in told(effects)
     assert decode_subscription(joins(effects)[0].metadata).owned_partitions == by_topic([A0])
     assert member.phase is Phase.JOINING
 
 
 def test_what_nobody_waits_for_is_let_go_without_a_rebalance() -> None:
     rebalance = HeartbeatAnswered(ErrorCode.REBALANCE_IN_PROGRESS)
-    member, _ = run(settled(A0, A1), rebalance, joined(6), Synced(0, assignment(A0)))
+    member, _ = run(settled(A0, A1), rebalance, joined(6), SyncAnswered(0, assignment(A0)))
     member, effects = run(member, RevocationDone(0))
     assert (effects, member.phase) == ((), Phase.SETTLED)
 
 
 def test_what_is_given_back_while_it_is_let_go_is_assigned_again() -> None:
     rebalance = HeartbeatAnswered(ErrorCode.REBALANCE_IN_PROGRESS)
-    member, _ = run(settled(A0, A1), rebalance, joined(6), Synced(0, assignment(A0)))
-    member, effects = run(member, rebalance, joined(7), Synced(0, assignment(A0, A1)))
-    assert told(effects) == [Assigned((A1,), 7)]
+    member, _ = run(settled(A0, A1), rebalance, joined(6), SyncAnswered(0, assignment(A0)))
+    member, effects = run(member, rebalance, joined(7), SyncAnswered(0, assignment(A0, A1)))
+    assert told(effects) == [PartitionsAssigned((A1,), 7)]
     member, effects = run(member, RevocationDone(0))
     assert effects == ()
     assert member.claims == (A0, A1)
 
 
 def test_an_empty_assignment_is_told_once() -> None:
-    member, effects = run(OUTSIDE, StartAsked(), joined(), Synced(0, assignment()))
-    assert Assigned((), 5) in told(effects)
+    member, effects = run(OUTSIDE, StartAsked(), joined(), SyncAnswered(0, assignment()))
+    assert PartitionsAssigned((), 5) in told(effects)
     rebalance = HeartbeatAnswered(ErrorCode.REBALANCE_IN_PROGRESS)
-    _, effects = run(member, rebalance, joined(6), Synced(0, assignment()))
+    _, effects = run(member, rebalance, joined(6), SyncAnswered(0, assignment()))
     assert told(effects) == []
 
 
 def test_bytes_that_are_no_assignment_give_nothing() -> None:
-    member, _ = run(OUTSIDE, StartAsked(), joined(), Synced(0, b"\xff\xff\xff"))
+    member, _ = run(OUTSIDE, StartAsked(), joined(), SyncAnswered(0, b"\xff\xff\xff"))
     assert (member.phase, member.held, member.facts) == (Phase.SETTLED, (), None)
     member, _ = run(member, CountsRead({"a": 2, "b": 1}))
     assert member.ids.total == 3
 
 
 def test_the_members_are_published_when_they_have_the_hash_and_only_if_they_changed() -> None:
-    member, _ = run(OUTSIDE, StartAsked(), joined(), Synced(0, assignment(A0)))
+    member, _ = run(OUTSIDE, StartAsked(), joined(), SyncAnswered(0, assignment(A0)))
     own = replace(raw(), assignment=assignment(A0))
-    member, effects = run(member, Described(0, "Stable", (own,)))
+    member, effects = run(member, DescribeAnswered(0, "Stable", (own,)))
     (published,) = told(effects)
     assert isinstance(published, MembersChanged)
     assert [node.node_id for node in published.nodes] == ["n1"]
@@ -193,8 +195,8 @@ def test_the_members_are_published_when_they_have_the_hash_and_only_if_they_chan
         member,
         HeartbeatAnswered(ErrorCode.REBALANCE_IN_PROGRESS),
         joined(6),
-        Synced(0, assignment(A0)),
-        Described(0, "Stable", (own,)),
+        SyncAnswered(0, assignment(A0)),
+        DescribeAnswered(0, "Stable", (own,)),
     )
     assert again[1] == ()
     assert again[0].is_listed
@@ -202,11 +204,11 @@ def test_the_members_are_published_when_they_have_the_hash_and_only_if_they_chan
 
 def test_members_with_another_hash_are_looked_at_again_and_count_in_the_end() -> None:
     other = make_member(replace(CONFIG, metadata=NodeMetadata(cores=4)))
-    member, _ = run(OUTSIDE, StartAsked(), joined(), Synced(0, assignment(A0)))
-    seen = Described(0, "Stable", (raw(other),))
+    member, _ = run(OUTSIDE, StartAsked(), joined(), SyncAnswered(0, assignment(A0)))
+    seen = DescribeAnswered(0, "Stable", (raw(other),))
     for attempt in range(1, DESCRIBES_MAX):
         member, effects = run(member, seen)
-        assert effects == (Describe(attempt),)
+        assert effects == (SendDescribe(attempt),)
     member, effects = run(member, seen)
     (published,) = told(effects)
     assert isinstance(published, MembersChanged)
@@ -214,22 +216,22 @@ def test_members_with_another_hash_are_looked_at_again_and_count_in_the_end() ->
 
 
 def test_a_list_that_could_not_be_had_is_asked_for_after_a_good_heartbeat() -> None:
-    member, _ = run(OUTSIDE, StartAsked(), joined(), Synced(0, assignment(A0)))
-    in_vain = [Described(0, "PreparingRebalance", ())] * DESCRIBES_MAX
+    member, _ = run(OUTSIDE, StartAsked(), joined(), SyncAnswered(0, assignment(A0)))
+    in_vain = [DescribeAnswered(0, "PreparingRebalance", ())] * DESCRIBES_MAX
     member, effects = run(member, *in_vain)
     assert effects == ()
     member, effects = run(member, HeartbeatAnswered(0))
-    assert effects == (Describe(DESCRIBES_MAX),)
-    member, effects = run(member, Described(0, "Stable", (raw(),)))
+    assert effects == (SendDescribe(DESCRIBES_MAX),)
+    member, effects = run(member, DescribeAnswered(0, "Stable", (raw(),)))
     assert len(told(effects)) == 1
     assert run(member, HeartbeatAnswered(0))[1] == ()
-    unlisted = run(OUTSIDE, StartAsked(), joined(), Synced(0, assignment(A0)))[0]
-    assert Describe(DESCRIBES_MAX) in run(unlisted, CoordinatorLost(), HeartbeatAnswered(0))[1]
+    unlisted = run(OUTSIDE, StartAsked(), joined(), SyncAnswered(0, assignment(A0)))[0]
+    assert SendDescribe(DESCRIBES_MAX) in run(unlisted, CoordinatorLost(), HeartbeatAnswered(0))[1]
 
 
 def test_a_changed_count_is_told_by_the_assignment_to_all_alike() -> None:
     rebalance = HeartbeatAnswered(ErrorCode.REBALANCE_IN_PROGRESS)
-    grown = Synced(0, assignment(A0, counts=(4, 2)))
+    grown = SyncAnswered(0, assignment(A0, counts=(4, 2)))
     member, effects = run(settled(A0), rebalance, joined(6), grown)
     assert told(effects) == [PartitionCountChanged("a", before=3, after=4)]
     assert member.ids.starts() == {"a": 0, "b": 4}

@@ -12,11 +12,11 @@ from lakelog.discovery.failures import Fenced
 from lakelog.discovery.member import Phase
 from lakelog.discovery.membership_events import (
     Announce,
-    Assigned,
     CallbackOverdue,
     CallbackReturned,
     MembersChanged,
-    Revoked,
+    PartitionsAssigned,
+    PartitionsRevoked,
     SessionExpired,
     StopAsked,
 )
@@ -86,8 +86,12 @@ def test_two_nodes_share_the_partitions_and_the_second_waits_for_what_it_gets() 
     check_agreed(group, nodes)
     assert group.generation == generation + 2
     assert sorted(len(node.working) for node in nodes.values()) == [6, 7]
-    kept = [change for change in nodes["n1"].told if isinstance(change, Assigned | Revoked)]
-    assert [type(change) for change in kept] == [Assigned, Revoked]
+    kept = [
+        change
+        for change in nodes["n1"].told
+        if isinstance(change, PartitionsAssigned | PartitionsRevoked)
+    ]
+    assert [type(change) for change in kept] == [PartitionsAssigned, PartitionsRevoked]
 
 
 def test_members_agree_after_one_rebalance_and_publish_only_changes() -> None:

@@ -1,4 +1,4 @@
-"""The session's own rules: one errand at a time, what counts as heard, what leaving gives up."""
+"""The session's own rules: one request at a time, what counts as heard, what leaving gives up."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -6,31 +6,31 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 
 from lakelog.clock import SeededEntropy, SystemClock
-from lakelog.discovery.callbacks import Audience, News
+from lakelog.discovery.callbacks import DiscoveryCallbacks, MembershipView
 from lakelog.discovery.config import KafkaDiscoveryConfig
-from lakelog.discovery.group_requests import Beat, Errand
+from lakelog.discovery.group_requests import GroupRequest, SendHeartbeat
 from lakelog.discovery.member import Phase, make_member
 from lakelog.discovery.membership_events import (
     Announce,
     CoordinatorLost,
     CountsRead,
-    Describe,
-    Described,
+    DescribeAnswered,
     Event,
     HeartbeatAnswered,
-    Join,
-    Joined,
-    Leave,
+    JoinAnswered,
     LeaveAnswered,
     ReadCounts,
+    SendDescribe,
+    SendJoin,
+    SendLeave,
+    SendSync,
     StartAsked,
     StopAsked,
-    Sync,
-    Synced,
+    SyncAnswered,
 )
 from lakelog.discovery.node import NodeMetadata, NodeState
 from lakelog.discovery.roster import RawMember
-from lakelog.discovery.session import Session, Times
+from lakelog.discovery.session import MembershipSession, SessionTimes
 from lakelog.kafka_client.settings import Backoff
 
 CONFIG = KafkaDiscoveryConfig(
@@ -44,7 +44,7 @@ class Coordinator:
     """A messenger that answers as a coordinator of a group with one member would."""
 
     def __init__(self) -> None:
-        self.errands: list[Errand] = []
+        self.requests: list[GroupRequest] = []
         self.metadata = b""
         self.assignment = b""
         self.generation = 0
@@ -55,41 +55,41 @@ class Coordinator:
         self.beat: Callable[[], Awaitable[Event]] | None = None
         self.under_way = 0
 
-    async def run(self, errand: Errand) -> Event:
-        assert self.under_way == 0, "one errand at a time"
+    async def run(self, request: GroupRequest) -> Event:
+        assert self.under_way == 0, "one request at a time"
         self.under_way += 1
-        self.errands.append(errand)
+        self.requests.append(request)
         try:
-            return await self._answer(errand)
+            return await self._answer(request)
         finally:
             self.under_way -= 1
 
-    async def _answer(self, errand: Errand) -> Event:
-        match errand:
-            case Join():
+    async def _answer(self, request: GroupRequest) -> Event:
+        match request:
+            case SendJoin():
                 if self.parked is not None:
                     await self.parked.wait()
                 self.generation += 1
-                self.metadata = errand.metadata
-                me = RawMember(MEMBER_ID, "a", errand.metadata)
-                return Joined(0, MEMBER_ID, self.generation, MEMBER_ID, members=(me,))
+                self.metadata = request.metadata
+                me = RawMember(MEMBER_ID, "a", request.metadata)
+                return JoinAnswered(0, MEMBER_ID, self.generation, MEMBER_ID, members=(me,))
             case ReadCounts():
                 return CountsRead(self.counted)
-            case Sync():
-                self.assignment = dict(errand.assignments)[MEMBER_ID]
-                return Synced(0, self.assignment)
-            case Describe():
+            case SendSync():
+                self.assignment = dict(request.assignments)[MEMBER_ID]
+                return SyncAnswered(0, self.assignment)
+            case SendDescribe():
                 me = RawMember(MEMBER_ID, "a", self.metadata, self.assignment)
-                return Described(0, "Stable", (me,))
-            case Beat():
+                return DescribeAnswered(0, "Stable", (me,))
+            case SendHeartbeat():
                 return await self.beat() if self.beat is not None else HeartbeatAnswered(0)
-            case Leave():
+            case SendLeave():
                 return LeaveAnswered()
 
     async def counts(self, topics: Sequence[str]) -> dict[str, int]:
         return {topic: self.counted[topic] for topic in topics}
 
-    async def beat_aside(self, beat: Beat) -> int | None:
+    async def beat_aside(self, beat: SendHeartbeat) -> int | None:
         assert beat.member_id == MEMBER_ID
         self.aside_count += 1
         return 27
@@ -97,7 +97,7 @@ class Coordinator:
     def forget_coordinator(self) -> None: ...
 
     def kinds(self) -> list[str]:
-        return [type(errand).__name__ for errand in self.errands]
+        return [type(request).__name__ for request in self.requests]
 
 
 class Scene:
@@ -105,14 +105,14 @@ class Scene:
 
     def __init__(self) -> None:
         self.coordinator = Coordinator()
-        self.audience = Audience()
+        self.subscribers = DiscoveryCallbacks()
         member = make_member(CONFIG)
-        self.news = News(member, self.audience, SystemClock())
-        self.session = Session(
+        self.view = MembershipView(member, self.subscribers, SystemClock())
+        self.session = MembershipSession(
             member,
             self.coordinator,
-            self.news,
-            Times.of(CONFIG, topics_s=0.05, retry=Backoff(10, 100)),
+            self.view,
+            SessionTimes.of(CONFIG, topics_s=0.05, retry=Backoff(10, 100)),
             clock=SystemClock(),
             entropy=SeededEntropy("session"),
         )
@@ -131,24 +131,24 @@ def play(scene_of: Callable[[Scene], Awaitable[None]], *, start: bool = True) ->
         running = asyncio.ensure_future(scene.session.run())
         if start:
             scene.session.handle(StartAsked())
-            await scene.until(lambda: scene.news.member.nodes)
+            await scene.until(lambda: scene.view.member.nodes)
         try:
             await scene_of(scene)
         finally:
             running.cancel()
             await asyncio.wait([running])
-            scene.news.end()
-            assert scene.news.callbacks.close(LIMIT_S)
+            scene.view.end()
+            assert scene.view.callbacks.close(LIMIT_S)
 
     asyncio.run(work())
 
 
 def test_it_joins_plans_syncs_looks_and_beats() -> None:
     async def scene(at: Scene) -> None:
-        await at.until(lambda: at.coordinator.kinds().count("Beat") >= 3)
-        assert at.coordinator.kinds()[:4] == ["Join", "ReadCounts", "Sync", "Describe"]
-        assert at.news.member.assigned_partitions == (0, 1)
-        assert at.news.state is NodeState.ACTIVE
+        await at.until(lambda: at.coordinator.kinds().count("SendHeartbeat") >= 3)
+        assert at.coordinator.kinds()[:4] == ["SendJoin", "ReadCounts", "SendSync", "SendDescribe"]
+        assert at.view.member.assigned_partitions == (0, 1)
+        assert at.view.state is NodeState.ACTIVE
 
     play(scene)
 
@@ -156,7 +156,7 @@ def test_it_joins_plans_syncs_looks_and_beats() -> None:
 def test_a_heartbeat_counts_from_when_it_was_sent_not_from_its_answer() -> None:
     async def scene(at: Scene) -> None:
         lost: list[object] = []
-        at.audience.lost.add(lost.append)
+        at.subscribers.lost.add(lost.append)
 
         async def late() -> Event:
             await asyncio.sleep(2 * 0.3)  # longer than a session, as for a process that was stopped
@@ -175,16 +175,16 @@ def test_no_answer_for_a_session_loses_the_partitions_and_joins_again() -> None:
             return CoordinatorLost("nobody answers")
 
         at.coordinator.beat = gone
-        await at.until(lambda: at.news.state is NodeState.SUSPECTED)
-        assert at.news.member.held
-        assert at.news.last_failure is not None
-        assert "nobody answers" in str(at.news.last_failure)
+        await at.until(lambda: at.view.state is NodeState.SUSPECTED)
+        assert at.view.member.held
+        assert at.view.last_failure is not None
+        assert "nobody answers" in str(at.view.last_failure)
         at.coordinator.parked = asyncio.Event()
-        await at.until(lambda: not at.news.member.held)
+        await at.until(lambda: not at.view.member.held)
         at.coordinator.beat = None
         at.coordinator.parked.set()
-        await at.until(lambda: at.news.member.held)
-        assert at.news.state is NodeState.ACTIVE
+        await at.until(lambda: at.view.member.held)
+        assert at.view.state is NodeState.ACTIVE
 
     play(scene)
 
@@ -194,10 +194,10 @@ def test_a_parked_join_outlasts_the_session_because_it_beats_aside() -> None:
         at.coordinator.parked = asyncio.Event()
         at.session.handle(Announce(NodeMetadata(cores=2)))
         await at.until(lambda: at.coordinator.aside_count > 2 * 0.3 / 0.02)
-        assert at.news.member.phase is Phase.JOINING
-        assert at.news.member.held, "nothing was lost meanwhile"
+        assert at.view.member.phase is Phase.JOINING
+        assert at.view.member.held, "nothing was lost meanwhile"
         at.coordinator.parked.set()
-        await at.until(lambda: at.news.member.phase is Phase.SETTLED)
+        await at.until(lambda: at.view.member.phase is Phase.SETTLED)
 
     play(scene)
 
@@ -208,9 +208,9 @@ def test_leaving_gives_up_a_parked_join() -> None:
         at.session.handle(StartAsked())
         await at.until(lambda: at.coordinator.under_way)
         at.session.handle(StopAsked())
-        await asyncio.wait_for(at.news.left(), LIMIT_S)
-        assert at.coordinator.kinds() == ["Join", "Leave"]
-        assert at.news.state is NodeState.LEFT
+        await asyncio.wait_for(at.view.left(), LIMIT_S)
+        assert at.coordinator.kinds() == ["SendJoin", "SendLeave"]
+        assert at.view.state is NodeState.LEFT
 
     play(scene, start=False)
 
@@ -221,7 +221,7 @@ def test_a_node_that_never_asked_removes_nobody_when_it_leaves() -> None:
         scene.session.handle(StartAsked())
         scene.session.handle(StopAsked())
         running = asyncio.ensure_future(scene.session.run())
-        await asyncio.wait_for(scene.news.left(), LIMIT_S)
+        await asyncio.wait_for(scene.view.left(), LIMIT_S)
         running.cancel()
         await asyncio.wait([running])
         assert scene.coordinator.kinds() == []
@@ -232,13 +232,13 @@ def test_a_node_that_never_asked_removes_nobody_when_it_leaves() -> None:
 def test_partitions_are_let_go_of_before_it_leaves() -> None:
     async def scene(at: Scene) -> None:
         order: list[str] = []
-        at.audience.revoked.add(lambda _: order.append(f"revoked {at.coordinator.kinds()[-1]}"))
+        at.subscribers.revoked.add(lambda _: order.append(f"revoked {at.coordinator.kinds()[-1]}"))
         at.session.handle(StopAsked())
-        assert not at.news.member.held, "out of sight at once"
-        await asyncio.wait_for(at.news.left(), LIMIT_S)
+        assert not at.view.member.held, "out of sight at once"
+        await asyncio.wait_for(at.view.left(), LIMIT_S)
         assert len(order) == 1
-        assert "Leave" not in order[0]
-        assert at.coordinator.kinds()[-1] == "Leave"
+        assert "SendLeave" not in order[0]
+        assert at.coordinator.kinds()[-1] == "SendLeave"
 
     play(scene)
 
@@ -246,9 +246,9 @@ def test_partitions_are_let_go_of_before_it_leaves() -> None:
 def test_the_leader_sees_that_a_topic_has_grown() -> None:
     async def scene(at: Scene) -> None:
         changes: list[object] = []
-        at.audience.partition_count.add(changes.append)
+        at.subscribers.partition_count.add(changes.append)
         at.coordinator.counted = {"t": 5}
-        await at.until(lambda: len(at.news.member.held) == 5)
+        await at.until(lambda: len(at.view.member.held) == 5)
         await at.until(lambda: changes)
         assert len(changes) == 1
 
@@ -266,6 +266,6 @@ def test_a_bug_is_raised_not_swallowed() -> None:
         scene.session.handle(StartAsked())
         with pytest.raises(ZeroDivisionError):
             await asyncio.wait_for(scene.session.run(), LIMIT_S)
-        scene.news.end()
+        scene.view.end()
 
     asyncio.run(work())

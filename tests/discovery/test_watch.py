@@ -7,20 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.discovery.watch import Source, Watch
+from lakelog.discovery.watch import Publisher, Watch
 
 LONG_S = 10.0
 SHORT_S = 0.01
 
 
 def test_the_first_value_is_there_but_was_not_published() -> None:
-    watch = Source(1).watch()
+    watch = Publisher(1).watch()
     assert watch.value == 1
     assert watch.next_change(SHORT_S) is None
 
 
 def test_an_equal_value_is_no_change() -> None:
-    source = Source((1, 2))
+    source = Publisher((1, 2))
     assert not source.publish((1, 2))
     assert source.publish((1, 3))
     watch = source.watch()
@@ -30,14 +30,14 @@ def test_an_equal_value_is_no_change() -> None:
 
 
 def test_a_late_watcher_begins_with_what_stands() -> None:
-    source = Source(0)
+    source = Publisher(0)
     source.publish(1)
     source.publish(2)
     assert source.watch().next_change(SHORT_S) == 2
 
 
 def test_each_watcher_has_its_own_place() -> None:
-    source = Source(0)
+    source = Publisher(0)
     first, second = source.watch(), source.watch()
     source.publish(1)
     assert first.next_change(SHORT_S) == 1
@@ -46,7 +46,7 @@ def test_each_watcher_has_its_own_place() -> None:
 
 
 def test_closing_ends_iteration_after_the_last_value() -> None:
-    source = Source(0)
+    source = Publisher(0)
     watch = source.watch()
     source.publish(5)
     source.close()
@@ -56,7 +56,7 @@ def test_closing_ends_iteration_after_the_last_value() -> None:
 
 
 def test_a_failure_is_raised_after_the_last_value_by_every_watcher() -> None:
-    source = Source(0)
+    source = Publisher(0)
     source.publish(5)
     source.close(ValueError("gone"))
     source.close()
@@ -68,7 +68,7 @@ def test_a_failure_is_raised_after_the_last_value_by_every_watcher() -> None:
 
 
 def test_a_blocked_thread_is_woken_by_a_value_and_by_the_end() -> None:
-    source = Source(0)
+    source = Publisher(0)
     seen: list[int] = []
     one = threading.Event()
 
@@ -88,7 +88,7 @@ def test_a_blocked_thread_is_woken_by_a_value_and_by_the_end() -> None:
 
 
 def test_closing_a_watcher_ends_it_alone_and_from_another_thread() -> None:
-    source = Source(0)
+    source = Publisher(0)
     mine, other = source.watch(), source.watch()
     thread = threading.Thread(target=list, args=(mine,))
     thread.start()
@@ -101,7 +101,7 @@ def test_closing_a_watcher_ends_it_alone_and_from_another_thread() -> None:
 
 
 def test_closing_a_watcher_ends_async_iteration() -> None:
-    source = Source(0)
+    source = Publisher(0)
 
     async def scene() -> list[int]:
         mine, other = source.watch(), source.watch()
@@ -118,7 +118,7 @@ def test_closing_a_watcher_ends_async_iteration() -> None:
 
 
 def test_async_iteration_hears_what_another_thread_publishes() -> None:
-    source = Source(0)
+    source = Publisher(0)
 
     async def read() -> list[int]:
         return [value async for value in source.watch()]
@@ -137,7 +137,7 @@ def test_async_iteration_hears_what_another_thread_publishes() -> None:
 
 
 def test_async_waiting_has_a_deadline_and_leaves_nothing_behind() -> None:
-    source = Source(0)
+    source = Publisher(0)
 
     async def scene() -> None:
         assert await source.watch().next_change_async(SHORT_S) is None
@@ -148,7 +148,7 @@ def test_async_waiting_has_a_deadline_and_leaves_nothing_behind() -> None:
 
 
 def test_a_watcher_whose_loop_was_closed_does_not_disturb_the_source() -> None:
-    source = Source(0)
+    source = Publisher(0)
     loop = asyncio.new_event_loop()
     waiting = loop.create_task(source.watch().next_change_async())
     loop.run_until_complete(asyncio.sleep(0))
@@ -162,7 +162,7 @@ def test_a_watcher_whose_loop_was_closed_does_not_disturb_the_source() -> None:
 
 
 def test_values_published_from_many_threads_end_at_the_last_one() -> None:
-    source = Source(-1)
+    source = Publisher(-1)
     watch: Watch[int] = source.watch()
     threads = [threading.Thread(target=source.publish, args=(n,)) for n in range(20)]
     for thread in threads:
@@ -175,7 +175,7 @@ def test_values_published_from_many_threads_end_at_the_last_one() -> None:
 @given(st.lists(st.one_of(st.integers(0, 3), st.none())))
 def test_a_watcher_sees_changes_only_and_ends_with_the_newest(steps: list[int | None]) -> None:
     """A number is published, None is a look by the watcher."""
-    source = Source(0)
+    source = Publisher(0)
     watch = source.watch()
     seen: list[int] = []
     published = [0]

@@ -14,29 +14,29 @@ from lakelog.discovery.failures import DiscoveryError
 from lakelog.discovery.member import Member, Phase, make_member
 from lakelog.discovery.membership import step
 from lakelog.discovery.membership_events import (
-    Assigned,
     Change,
     CoordinatorLost,
     CountsRead,
-    Describe,
-    Described,
+    DescribeAnswered,
     Effect,
     Event,
     Fail,
     ForgetCoordinator,
     HeartbeatAnswered,
-    Join,
-    Joined,
-    Leave,
+    JoinAnswered,
     LeaveAnswered,
-    Lost,
+    PartitionsAssigned,
+    PartitionsLost,
+    PartitionsRevoked,
     Publish,
     ReadCounts,
     RevocationDone,
-    Revoked,
+    SendDescribe,
+    SendJoin,
+    SendLeave,
+    SendSync,
     StartAsked,
-    Sync,
-    Synced,
+    SyncAnswered,
 )
 from lakelog.discovery.node import TopicPartition
 from lakelog.discovery.roster import RawMember
@@ -78,7 +78,7 @@ class TinyGroup:
             self._replace(present, fresh, metadata, answer)
         elif present != member_id:
             code = ErrorCode.UNKNOWN_MEMBER_ID if present is None else ErrorCode.FENCED_INSTANCE_ID
-            answer(Joined(code))
+            answer(JoinAnswered(code))
         else:
             seat = self.seats[member_id]
             is_same = seat.metadata == metadata
@@ -96,13 +96,13 @@ class TinyGroup:
         self, member_id: str, generation: int, plan: tuple[tuple[str, bytes], ...], answer: Answer
     ) -> None:
         if member_id not in self.seats:
-            answer(Synced(ErrorCode.UNKNOWN_MEMBER_ID))
+            answer(SyncAnswered(ErrorCode.UNKNOWN_MEMBER_ID))
         elif generation != self.generation:
-            answer(Synced(ErrorCode.ILLEGAL_GENERATION))
+            answer(SyncAnswered(ErrorCode.ILLEGAL_GENERATION))
         elif self.state == "Preparing":
-            answer(Synced(ErrorCode.REBALANCE_IN_PROGRESS))
+            answer(SyncAnswered(ErrorCode.REBALANCE_IN_PROGRESS))
         elif self.state == "Stable":
-            answer(Synced(0, self.assignments.get(member_id, b"")))
+            answer(SyncAnswered(0, self.assignments.get(member_id, b"")))
         else:
             self.seats[member_id].syncing = answer
             if member_id == self.leader:
@@ -110,7 +110,7 @@ class TinyGroup:
                 self.state = "Stable"
                 for name, seat in self.seats.items():
                     if seat.syncing is not None:
-                        seat.syncing(Synced(0, self.assignments.get(name, b"")))
+                        seat.syncing(SyncAnswered(0, self.assignments.get(name, b"")))
                         seat.syncing = None
 
     def heartbeat(self, member_id: str, instance_id: str, generation: int) -> ErrorCode:
@@ -123,12 +123,12 @@ class TinyGroup:
             return ErrorCode.ILLEGAL_GENERATION
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state == "Preparing" else ErrorCode.NONE
 
-    def describe(self) -> Described:
+    def describe(self) -> DescribeAnswered:
         members = tuple(
             RawMember(name, seat.instance_id, seat.metadata, self.assignments.get(name, b""))
             for name, seat in self.seats.items()
         )
-        return Described(0, self.state, members)
+        return DescribeAnswered(0, self.state, members)
 
     def remove(self, instance_id: str) -> None:
         """A member has left, or its session has ended."""
@@ -144,7 +144,7 @@ class TinyGroup:
     def _replace(self, old: str, new: str, metadata: bytes, answer: Answer) -> None:
         """A static member returns: in Stable nothing else happens."""
         seat = self.seats.pop(old)
-        for parked, kind in ((seat.joining, Joined), (seat.syncing, Synced)):
+        for parked, kind in ((seat.joining, JoinAnswered), (seat.syncing, SyncAnswered)):
             if parked is not None:
                 parked(kind(ErrorCode.FENCED_INSTANCE_ID))
         self.seats[new] = _Seat(seat.instance_id, metadata)
@@ -163,7 +163,7 @@ class TinyGroup:
         self.state = "Preparing" if self.seats else "Empty"
         for seat in self.seats.values():
             if seat.syncing is not None:
-                seat.syncing(Synced(ErrorCode.REBALANCE_IN_PROGRESS))
+                seat.syncing(SyncAnswered(ErrorCode.REBALANCE_IN_PROGRESS))
                 seat.syncing = None
         if self.seats and all(seat.joining is not None for seat in self.seats.values()):
             self.generation += 1
@@ -176,9 +176,9 @@ class TinyGroup:
                 seat.joining(self._joined(name))
                 seat.joining = None
 
-    def _joined(self, name: str, *, skip_assignment: bool = False) -> Joined:
+    def _joined(self, name: str, *, skip_assignment: bool = False) -> JoinAnswered:
         members = self.describe().members if name == self.leader else ()
-        return Joined(0, name, self.generation, self.leader, skip_assignment, members)
+        return JoinAnswered(0, name, self.generation, self.leader, skip_assignment, members)
 
 
 class TinyNode:
@@ -191,7 +191,7 @@ class TinyNode:
         self.inbox: deque[Event] = deque()
         self.working: set[TopicPartition] = set()
         """What the owner works on: until it has let go of it, or was told that it is lost."""
-        self.callbacks: deque[Revoked] = deque()
+        self.callbacks: deque[PartitionsRevoked] = deque()
         self.told: list[Change] = []
         self.failure: DiscoveryError | None = None
         self._request = 0
@@ -234,7 +234,9 @@ class TinyNode:
     def _answer(self) -> Answer:
         """Where an answer goes, unless the connection breaks or something else is asked."""
         self._request += 1
-        of_members = [event for event in self.inbox if isinstance(event, Described | LeaveAnswered)]
+        of_members = [
+            event for event in self.inbox if isinstance(event, DescribeAnswered | LeaveAnswered)
+        ]
         self.inbox = deque(of_members)
         request = self._request
 
@@ -246,17 +248,17 @@ class TinyNode:
 
     def _do(self, effect: Effect) -> None:
         match effect:
-            case Join():
+            case SendJoin():
                 self.group.join(effect.member_id, self.name, effect.metadata, self._answer())
-            case Sync():
+            case SendSync():
                 answer = self._answer()
                 self.group.sync(effect.member_id, effect.generation, effect.assignments, answer)
             case ReadCounts():
                 known = self.group.counts
                 self._answer()(CountsRead({t: known[t] for t in effect.topics if t in known}))
-            case Describe():
+            case SendDescribe():
                 self.inbox.append(self.group.describe())
-            case Leave():
+            case SendLeave():
                 self.group.remove(self.name)
                 self.inbox.append(LeaveAnswered())
             case Publish():
@@ -269,11 +271,11 @@ class TinyNode:
     def _hear(self, change: Change) -> None:
         self.told.append(change)
         match change:
-            case Assigned():
+            case PartitionsAssigned():
                 self.working |= set(change.partitions)
-            case Revoked():
+            case PartitionsRevoked():
                 self.callbacks.append(change)
-            case Lost():
+            case PartitionsLost():
                 self.working.clear()
             case _:
                 pass

@@ -27,16 +27,16 @@ from lakelog.clock import Clock
 from lakelog.discovery.failures import DiscoveryError, NotRunning
 from lakelog.discovery.member import Member, Phase
 from lakelog.discovery.membership_events import (
-    Assigned,
     Change,
-    Lost,
     MembersChanged,
+    PartitionsAssigned,
+    PartitionsLost,
+    PartitionsRevoked,
     Reported,
-    Revoked,
     StateChanged,
 )
 from lakelog.discovery.node import NodeInfo, NodeState, PartitionCountChanged, TopicPartition
-from lakelog.discovery.watch import Source
+from lakelog.discovery.watch import Publisher
 
 T = TypeVar("T")
 Call = Callable[[], object]
@@ -125,16 +125,16 @@ class Listeners(Generic[T]):
             raise TypeError(f"a callback is a plain function, not {callback!r}")
         self._callbacks = (*self._callbacks, callback)
 
-    def tell(self, news: T, thread: CallbackThread) -> Future[None]:
+    def tell(self, view: T, thread: CallbackThread) -> Future[None]:
         """Tell all of them on that thread; the future is done when all have returned."""
-        return thread.run([functools.partial(callback, news) for callback in self._callbacks])
+        return thread.run([functools.partial(callback, view) for callback in self._callbacks])
 
 
 Nodes = tuple[NodeInfo, ...]
 Partitions = tuple[TopicPartition, ...]
 
 
-class Audience:
+class DiscoveryCallbacks:
     """Everyone's callbacks, by kind of news; they outlive a membership."""
 
     def __init__(self) -> None:
@@ -146,18 +146,18 @@ class Audience:
         self.failed: Listeners[DiscoveryError] = Listeners()
 
 
-class News:
+class MembershipView:
     """The owner of one membership, as the session knows it."""
 
-    def __init__(self, member: Member, audience: Audience, clock: Clock) -> None:
+    def __init__(self, member: Member, subscribers: DiscoveryCallbacks, clock: Clock) -> None:
         self.member = member
-        self.source: Source[Nodes] = Source(())
+        self.source: Publisher[Nodes] = Publisher(())
         self.last_failure: DiscoveryError | None = None
         self.failure: DiscoveryError | None = None
         """What ended the membership."""
         self.callbacks = CallbackThread(f"lakelog-discovery-calls-{member.node.node_id}", clock)
         self.is_stopped_by_callback = False
-        self._audience = audience
+        self._subscribers = subscribers
         self._is_over = False
         self._settled = asyncio.Event()
 
@@ -203,28 +203,28 @@ class News:
         if before.nodes is not member.nodes or before.state is not member.state:
             nodes = _with_own_state(member)
             if self.source.publish(nodes):
-                self._audience.changed.tell(nodes, self.callbacks)
+                self._subscribers.changed.tell(nodes, self.callbacks)
 
     def hear(self, change: Change) -> "asyncio.Future[None] | None":
         """Tell the callbacks; the future is done when those have returned that matter."""
-        audience, thread = self._audience, self.callbacks
+        subscribers, thread = self._subscribers, self.callbacks
         match change:
             case StateChanged() | MembersChanged():
                 return None  # seen by `look`
-            case Assigned():
-                audience.assigned.tell(change.partitions, thread)
-            case Revoked():
-                told = audience.revoked.tell(change.partitions, thread)
+            case PartitionsAssigned():
+                subscribers.assigned.tell(change.partitions, thread)
+            case PartitionsRevoked():
+                told = subscribers.revoked.tell(change.partitions, thread)
                 # A callback that stops the node cannot be waited for by what it waits for.
                 return None if self.is_stopped_by_callback else asyncio.wrap_future(told)
-            case Lost():
-                listeners = audience.lost if len(audience.lost) else audience.revoked
+            case PartitionsLost():
+                listeners = subscribers.lost if len(subscribers.lost) else subscribers.revoked
                 listeners.tell(change.partitions, thread)
             case PartitionCountChanged():
-                audience.partition_count.tell(change, thread)
+                subscribers.partition_count.tell(change, thread)
             case Reported():
                 self.last_failure = change.failure
-                audience.failed.tell(change.failure, thread)
+                subscribers.failed.tell(change.failure, thread)
             case _:
                 assert_never(change)
         return None
@@ -233,7 +233,7 @@ class News:
         """The membership has ended by a failure."""
         self.last_failure = self.failure = failure
         self._settled.set()
-        self._audience.failed.tell(failure, self.callbacks)
+        self._subscribers.failed.tell(failure, self.callbacks)
         self.source.close(failure)
 
     def busy_s(self) -> float:

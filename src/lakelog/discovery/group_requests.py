@@ -21,17 +21,17 @@ from msgspec import Struct
 from lakelog.discovery.membership_events import (
     CoordinatorLost,
     CountsRead,
-    Describe,
-    Described,
+    DescribeAnswered,
     Event,
     HeartbeatAnswered,
-    Join,
-    Joined,
-    Leave,
+    JoinAnswered,
     LeaveAnswered,
     ReadCounts,
-    Sync,
-    Synced,
+    SendDescribe,
+    SendJoin,
+    SendLeave,
+    SendSync,
+    SyncAnswered,
 )
 from lakelog.discovery.roster import RawMember
 from lakelog.kafka_client.cluster import KafkaCluster
@@ -193,36 +193,38 @@ class GroupCalls:
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class SendHeartbeat:
     """Send Heartbeat."""
 
     member_id: str
     generation: int
 
 
-Errand = Join | ReadCounts | Sync | Describe | Leave | Beat
+GroupRequest = SendJoin | ReadCounts | SendSync | SendDescribe | SendLeave | SendHeartbeat
 
 
-class Errands:
-    """Does errands for one member."""
+class GroupRequests:
+    """Does what a member wants of the cluster, one request at a time."""
 
     def __init__(self, cluster: KafkaCluster, calls: GroupCalls, protocol: str) -> None:
         self._cluster = cluster
         self._calls = calls
         self._protocol = protocol
 
-    async def run(self, errand: Errand) -> Event:
+    async def run(self, request: GroupRequest) -> Event:
         """Do it and say what came of it."""
         try:
-            return await self._run(errand)
+            return await self._run(request)
         except (AuthenticationFailed, Untrusted):
-            return _refused(errand, ErrorCode.SASL_AUTHENTICATION_FAILED)
+            return _refused(request, ErrorCode.SASL_AUTHENTICATION_FAILED)
         except Unsupported:
-            return _refused(errand, ErrorCode.UNSUPPORTED_VERSION)
+            return _refused(request, ErrorCode.UNSUPPORTED_VERSION)
         except BrokerError as refusal:
-            return _refused(errand, refusal.code)
+            return _refused(request, refusal.code)
         except ClientFailure as reason:
-            return LeaveAnswered() if isinstance(errand, Leave) else CoordinatorLost(str(reason))
+            return (
+                LeaveAnswered() if isinstance(request, SendLeave) else CoordinatorLost(str(reason))
+            )
 
     async def counts(self, topics: Sequence[str]) -> dict[str, int]:
         """The partition counts of those topics that there are; raises ClientFailure."""
@@ -239,52 +241,52 @@ class Errands:
         return counts
 
     def forget_coordinator(self) -> None:
-        """Look for it again before the next errand."""
+        """Look for it again before the next request."""
         self._calls.forget_coordinator()
 
-    async def beat_aside(self, beat: Beat) -> int | None:
+    async def beat_aside(self, beat: SendHeartbeat) -> int | None:
         """Beat on a connection of its own, past what is parked; None if nobody answers."""
         try:
             return await self._calls.heartbeat_aside(beat.member_id, beat.generation)
         except ClientFailure:
             return None
 
-    async def _run(self, errand: Errand) -> Event:
-        match errand:
-            case Join():
+    async def _run(self, request: GroupRequest) -> Event:
+        match request:
+            case SendJoin():
                 return _joined(
                     await self._calls.join(
-                        errand.member_id,
+                        request.member_id,
                         protocol=self._protocol,
-                        metadata=errand.metadata,
-                        reason=errand.reason,
+                        metadata=request.metadata,
+                        reason=request.reason,
                     )
                 )
-            case Sync():
+            case SendSync():
                 synced = await self._calls.sync(
-                    errand.member_id,
-                    errand.generation,
+                    request.member_id,
+                    request.generation,
                     protocol=self._protocol,
-                    assignments=dict(errand.assignments),
+                    assignments=dict(request.assignments),
                 )
-                return Synced(synced.error_code, bytes(synced.assignment))
-            case Beat():
+                return SyncAnswered(synced.error_code, bytes(synced.assignment))
+            case SendHeartbeat():
                 return HeartbeatAnswered(
-                    await self._calls.heartbeat(errand.member_id, errand.generation)
+                    await self._calls.heartbeat(request.member_id, request.generation)
                 )
-            case Describe():
+            case SendDescribe():
                 return _described(await self._calls.describe())
             case ReadCounts():
-                return CountsRead(await self.counts(errand.topics))
-            case Leave():
-                await self._calls.leave(errand.member_id, reason="this node stops")
+                return CountsRead(await self.counts(request.topics))
+            case SendLeave():
+                await self._calls.leave(request.member_id, reason="this node stops")
                 return LeaveAnswered()
             case _:
-                assert_never(errand)
+                assert_never(request)
 
 
-def _joined(answer: JoinGroupResponse) -> Joined:
-    return Joined(
+def _joined(answer: JoinGroupResponse) -> JoinAnswered:
+    return JoinAnswered(
         code=answer.error_code,
         member_id=answer.member_id,
         generation=answer.generation_id,
@@ -297,10 +299,10 @@ def _joined(answer: JoinGroupResponse) -> Joined:
     )
 
 
-def _described(group: DescribeGroupsDescribedGroup | None) -> Described:
+def _described(group: DescribeGroupsDescribedGroup | None) -> DescribeAnswered:
     if group is None:
-        return Described(ErrorCode.GROUP_ID_NOT_FOUND)
-    return Described(
+        return DescribeAnswered(ErrorCode.GROUP_ID_NOT_FOUND)
+    return DescribeAnswered(
         code=group.error_code,
         group_state=group.group_state,
         members=tuple(
@@ -315,18 +317,18 @@ def _described(group: DescribeGroupsDescribedGroup | None) -> Described:
     )
 
 
-def _refused(errand: Errand, code: int) -> Event:
-    """The errand's answer with that code."""
-    match errand:
-        case Join():
-            return Joined(code)
-        case Sync() | ReadCounts():
-            return Synced(code)
-        case Describe():
-            return Described(code)
-        case Beat():
+def _refused(request: GroupRequest, code: int) -> Event:
+    """The request's answer with that code."""
+    match request:
+        case SendJoin():
+            return JoinAnswered(code)
+        case SendSync() | ReadCounts():
+            return SyncAnswered(code)
+        case SendDescribe():
+            return DescribeAnswered(code)
+        case SendHeartbeat():
             return HeartbeatAnswered(code)
-        case Leave():
+        case SendLeave():
             return LeaveAnswered()
         case _:
-            assert_never(errand)
+            assert_never(request)

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from lakelog.clock import Clock, Entropy, SystemClock, SystemEntropy, Tasks
-from lakelog.discovery.callbacks import Audience, News, Nodes, Partitions
+from lakelog.discovery.callbacks import DiscoveryCallbacks, MembershipView, Nodes, Partitions
 from lakelog.discovery.config import KafkaDiscoveryConfig
 from lakelog.discovery.failures import (
     ConfigError,
@@ -32,7 +32,7 @@ from lakelog.discovery.failures import (
     SecurityError,
     TopicMissing,
 )
-from lakelog.discovery.group_requests import Errands, GroupCalls, GroupWaits
+from lakelog.discovery.group_requests import GroupCalls, GroupRequests, GroupWaits
 from lakelog.discovery.member import Phase, make_member
 from lakelog.discovery.membership_events import Announce, RevocationDone, StartAsked, StopAsked
 from lakelog.discovery.node import (
@@ -42,7 +42,7 @@ from lakelog.discovery.node import (
     PartitionCountChanged,
     TopicPartition,
 )
-from lakelog.discovery.session import Session, Times
+from lakelog.discovery.session import MembershipSession, SessionTimes
 from lakelog.discovery.watch import Watch
 from lakelog.kafka_client.cluster import KafkaCluster
 from lakelog.kafka_client.failures import (
@@ -100,12 +100,14 @@ class KafkaDiscovery:
         self._config = config
         self._clock = clock or SystemClock()
         self._entropy = entropy or SystemEntropy()
-        self._times = Times.of(config, topics_s=topics_check_s, retry=self._settings.retry_backoff)
-        self._audience = Audience()
-        self._news = News(self._member, self._audience, self._clock)
+        self._times = SessionTimes.of(
+            config, topics_s=topics_check_s, retry=self._settings.retry_backoff
+        )
+        self._subscribers = DiscoveryCallbacks()
+        self._view = MembershipView(self._member, self._subscribers, self._clock)
         self._turn = threading.Lock()
         self._loop: LoopThread | None = None
-        self._session: Session | None = None
+        self._session: MembershipSession | None = None
         self._cluster: KafkaCluster | None = None
         self._tasks = Tasks()
 
@@ -133,7 +135,7 @@ class KafkaDiscovery:
             if self._loop is not None:
                 return
             self._loop = loop = LoopThread(f"lakelog-discovery-{self.node_id}")
-            self._news = News(self._member, self._audience, self._clock)
+            self._view = MembershipView(self._member, self._subscribers, self._clock)
             self._tasks = Tasks()
         if timeout is None:
             timeout = 2 * self._times.session_s + START_S_MORE
@@ -151,8 +153,8 @@ class KafkaDiscovery:
             loop = self._loop
         if loop is None:
             return
-        news = self._news
-        news.is_stopped_by_callback = news.callbacks.is_current
+        view = self._view
+        view.is_stopped_by_callback = view.callbacks.is_current
         try:
             loop.run(self._stop())
         except Closed:
@@ -162,8 +164,8 @@ class KafkaDiscovery:
             with self._turn:
                 if self._loop is loop:
                     self._loop = self._session = self._cluster = None
-            news.callbacks.close(CALLBACKS_S_MAX)
-            news.end()
+            view.callbacks.close(CALLBACKS_S_MAX)
+            view.end()
 
     def announce(self, metadata: NodeMetadata, *, draining: bool = False) -> None:
         """Tell the others what has changed about this node; raises ConfigError or NotRunning.
@@ -184,7 +186,7 @@ class KafkaDiscovery:
 
     def check(self) -> None:
         """Raise what has ended the membership, if anything has."""
-        failure = self._news.failure
+        failure = self._view.failure
         if failure is not None:
             raise failure
 
@@ -198,107 +200,107 @@ class KafkaDiscovery:
     @property
     def state(self) -> NodeState:
         """How this node stands in the group."""
-        return self._news.state
+        return self._view.state
 
     @property
     def generation(self) -> int:
         """The number of the assignment; -1 while there is none."""
-        return -1 if self._news.is_gone else self._news.member.generation
+        return -1 if self._view.is_gone else self._view.member.generation
 
     @property
     def leader(self) -> NodeId | None:
         """The node that made the assignment."""
-        return None if self._news.is_gone else self._news.member.leader
+        return None if self._view.is_gone else self._view.member.leader
 
     @property
     def is_leader(self) -> bool:
         """Whether this node makes the assignments."""
-        return not self._news.is_gone and self._news.member.is_leader
+        return not self._view.is_gone and self._view.member.is_leader
 
     @property
     def last_failure(self) -> DiscoveryError | None:
         """What went wrong last, whether it has healed or not."""
-        return self._news.last_failure
+        return self._view.last_failure
 
     def peers(self) -> Nodes:
         """The other members; nobody while this node is none."""
-        news = self._news
-        if news.is_gone:
+        view = self._view
+        if view.is_gone:
             return ()
-        return tuple(node for node in news.source.value if node.node_id != self.node_id)
+        return tuple(node for node in view.source.value if node.node_id != self.node_id)
 
     def members(self) -> Watch[Nodes]:
         """All members, this node included, as they change: iterate with `for` or `async for`."""
-        return self._news.source.watch()
+        return self._view.source.watch()
 
     def assigned_partitions(self) -> tuple[int, ...]:
         """Global ids of the partitions that are this node's, ascending."""
-        return self._news.member.assigned_partitions
+        return self._view.member.assigned_partitions
 
     def topic_partitions(self) -> tuple[TopicPartition, ...]:
         """The same partitions by topic."""
-        return self._news.member.held
+        return self._view.member.held
 
     # --- callbacks ------------------------------------------------------------------------------
 
     def on_change(self, callback: Callable[[Nodes], object]) -> None:
         """Call this with all members whenever they change."""
-        self._audience.changed.add(callback)
+        self._subscribers.changed.add(callback)
 
     def on_assigned(self, callback: Callable[[Partitions], object]) -> None:
         """Call this with the partitions that are this node's from now on, beside those it had."""
-        self._audience.assigned.add(callback)
+        self._subscribers.assigned.add(callback)
 
     def on_revoked(self, callback: Callable[[Partitions], object]) -> None:
         """Call this with partitions to let go of; others get them when it has returned."""
-        self._audience.revoked.add(callback)
+        self._subscribers.revoked.add(callback)
 
     def on_lost(self, callback: Callable[[Partitions], object]) -> None:
         """Call this with partitions that others may have already; without one, `on_revoked` is."""
-        self._audience.lost.add(callback)
+        self._subscribers.lost.add(callback)
 
     def on_partition_count(self, callback: Callable[[PartitionCountChanged], object]) -> None:
         """Call this when a topic has another number of partitions: global ids have moved."""
-        self._audience.partition_count.add(callback)
+        self._subscribers.partition_count.add(callback)
 
     def on_failure(self, callback: Callable[[DiscoveryError], object]) -> None:
         """Call this with what goes wrong, whether it heals by itself or ends the membership."""
-        self._audience.failed.add(callback)
+        self._subscribers.failed.add(callback)
 
     # --- on the loop ----------------------------------------------------------------------------
 
     async def _start(self, timeout_s: float) -> None:
-        news = self._news
+        view = self._view
         try:
             async with asyncio.timeout(timeout_s):
                 cluster = KafkaCluster(self._settings, clock=self._clock, entropy=self._entropy)
                 self._cluster = cluster
                 await cluster.start(timeout_s=min(timeout_s, CONNECT_S_MAX))
                 await self._find_topics(cluster)
-                session = self._session = self._make_session(cluster, news)
-                self._tasks.spawn(self._keep(session, news), name="discovery")
+                session = self._session = self._make_session(cluster, view)
+                self._tasks.spawn(self._keep(session, view), name="discovery")
                 session.handle(StartAsked())
-                await news.joined()
+                await view.joined()
         except TimeoutError:
-            if news.member.phase is Phase.SETTLED:
+            if view.member.phase is Phase.SETTLED:
                 return  # it is a member; the list of the others comes when the group is at rest
-            why = news.member.trouble or "the group did not take it in"
+            why = view.member.trouble or "the group did not take it in"
             raise ConnectionFailed(f"not a member within {timeout_s:g} s: {why}") from None
         except ClientFailure as reason:
             raise _translated(reason) from None
 
     async def _stop(self) -> None:
-        news, session = self._news, self._session
-        if session is not None and not news.is_gone:
+        view, session = self._view, self._session
+        if session is not None and not view.is_gone:
             session.handle(StopAsked())
-            if news.is_stopped_by_callback:
+            if view.is_stopped_by_callback:
                 for told in session.member.releasing:
                     session.handle(RevocationDone(told.number))  # it cannot wait for itself
             # A callback that must let go has its own limit; the rest are two answers.
             limit_s = self._times.callback_s + 2 * self._times.session_s
             try:
                 async with asyncio.timeout(limit_s):
-                    await news.left()
+                    await view.left()
             except TimeoutError:
                 log.warning("node %s did not leave its group within %g s", self.node_id, limit_s)
         await self._tasks.close()
@@ -327,7 +329,7 @@ class KafkaDiscovery:
                 raise TopicMissing(missing[0])
             await asyncio.sleep(TOPIC_AGAIN_S)
 
-    def _make_session(self, cluster: KafkaCluster, news: News) -> Session:
+    def _make_session(self, cluster: KafkaCluster, view: MembershipView) -> MembershipSession:
         config = self._config
         waits = GroupWaits(
             session_timeout_ms=config.session_timeout_ms,
@@ -336,18 +338,18 @@ class KafkaDiscovery:
             find_timeout_s=self._times.heartbeat_s,
         )
         calls = GroupCalls(cluster, group_id=config.group_id, instance_id=self.node_id, waits=waits)
-        errands = Errands(cluster, calls, config.partition_assignor)
-        return Session(
-            news.member, errands, news, self._times, clock=self._clock, entropy=self._entropy
+        requests = GroupRequests(cluster, calls, config.partition_assignor)
+        return MembershipSession(
+            view.member, requests, view, self._times, clock=self._clock, entropy=self._entropy
         )
 
-    async def _keep(self, session: Session, news: News) -> None:
+    async def _keep(self, session: MembershipSession, view: MembershipView) -> None:
         """Run the session; a bug in it is a failure that everyone hears of."""
         try:
             await session.run()
         except Exception as bug:
             log.exception("discovery of node %s has failed", self.node_id)
-            news.fail(DiscoveryError(f"discovery has failed: {bug!r}"))
+            view.fail(DiscoveryError(f"discovery has failed: {bug!r}"))
 
 
 def _translated(reason: ClientFailure) -> DiscoveryError:

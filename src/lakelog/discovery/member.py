@@ -22,12 +22,12 @@ from lakelog.discovery.membership_events import (
     Effect,
     Fail,
     ForgetCoordinator,
-    Join,
-    Leave,
-    Lost,
+    PartitionsLost,
+    PartitionsRevoked,
     Publish,
     Reported,
-    Revoked,
+    SendJoin,
+    SendLeave,
     StateChanged,
 )
 from lakelog.discovery.node import (
@@ -81,7 +81,7 @@ class Member:
     joining_generation: int = -1
     """The generation whose assignment it waits for, or has."""
     held: tuple[TopicPartition, ...] = ()
-    releasing: tuple[Revoked, ...] = ()
+    releasing: tuple[PartitionsRevoked, ...] = ()
     """What the owner was told to let go of and has not yet."""
     revocations: int = 0
     claimed: tuple[TopicPartition, ...] = ()
@@ -193,7 +193,7 @@ def join(member: Member, reason: str, *, attempt: int = 0) -> Step:
     if member.generation < 0:
         member, stated = with_state(member, NodeState.JOINING)
     member = replace(member, phase=Phase.JOINING, claimed=member.claims, candidates=())
-    return member, (*stated, Join(member.member_id, member.subscription(), attempt, reason))
+    return member, (*stated, SendJoin(member.member_id, member.subscription(), attempt, reason))
 
 
 def settle(member: Member) -> Step:
@@ -215,13 +215,13 @@ def let_go(member: Member, number: int) -> Step:
     left = tuple(each for each in member.releasing if each.number != number)
     member = replace(member, releasing=left)
     if member.phase is Phase.LEAVING and not left:
-        return member, (Leave(member.member_id),)
+        return member, (SendLeave(member.member_id),)
     return settle(member)
 
 
 def lose(member: Member) -> Step:
     """Give up all that is held: it may be another node's."""
-    effects: tuple[Effect, ...] = (Publish(Lost(member.held)),) if member.held else ()
+    effects: tuple[Effect, ...] = (Publish(PartitionsLost(member.held)),) if member.held else ()
     lost = replace(member, held=(), releasing=(), generation=-1)
     lost, stated = with_state(lost, NodeState.JOINING)
     return lost, (*effects, *stated)
@@ -269,7 +269,7 @@ def stop(member: Member) -> Step:
     member, stated = with_state(replace(member, phase=Phase.LEAVING), NodeState.DRAINING)
     effects = list(stated)
     if member.held:
-        told = Revoked(member.held, member.revocations)
+        told = PartitionsRevoked(member.held, member.revocations)
         effects.append(Publish(told))
         member = replace(
             member,
@@ -278,14 +278,14 @@ def stop(member: Member) -> Step:
             revocations=member.revocations + 1,
         )
     if not member.releasing:
-        effects.append(Leave(member.member_id))
+        effects.append(SendLeave(member.member_id))
     return member, tuple(effects)
 
 
 def overdue(member: Member) -> Step:
     """Leave because a callback does not return: others shall not wait for this node."""
     if member.phase is Phase.LEAVING and member.releasing:
-        return replace(member, releasing=()), (Leave(member.member_id),)
+        return replace(member, releasing=()), (SendLeave(member.member_id),)
     if member.phase not in (Phase.JOINING, Phase.SYNCING, Phase.SETTLED):
         return member, ()
     failure = PollTimeoutExceeded(
@@ -294,7 +294,7 @@ def overdue(member: Member) -> Step:
     )
     lost, effects = lose(member)
     lost = replace(lost, phase=Phase.OVERDUE, member_id="", trouble=str(failure))
-    return lost, (Publish(Reported(failure)), *effects, Leave(member.member_id))
+    return lost, (Publish(Reported(failure)), *effects, SendLeave(member.member_id))
 
 
 def announce(member: Member, event: Announce) -> Step:
@@ -313,7 +313,7 @@ def announce(member: Member, event: Announce) -> Step:
 
 def fail(member: Member, failure: DiscoveryError) -> Step:
     """End the membership."""
-    effects: tuple[Effect, ...] = (Publish(Lost(member.held)),) if member.held else ()
+    effects: tuple[Effect, ...] = (Publish(PartitionsLost(member.held)),) if member.held else ()
     ended = replace(member, phase=Phase.GONE, held=(), releasing=(), trouble=str(failure))
     ended, stated = with_state(ended, NodeState.LEFT)
     return ended, (*effects, *stated, Fail(failure))

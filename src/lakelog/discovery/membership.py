@@ -1,13 +1,14 @@
 """One member of the group as a state machine: events in, effects out. Pure.
 
 Rules for the shell:
-- It does effects in their order, one request to the coordinator at a time; a newer `Join` or
-  `Describe` replaces one that still waits. Answers that come too late for the phase change nothing.
+- It does effects in their order, one request to the coordinator at a time; a newer `SendJoin` or
+  `SendDescribe` replaces one that still waits. Answers that come too late for the phase change
+  nothing.
 - While `beats` it sends a heartbeat every interval. If nothing was heard from the coordinator for a
   session timeout it says `SessionExpired`; a JoinGroup that is being waited for on a healthy
   connection counts as heard, since the coordinator keeps such a member.
-- Callbacks run one after the other. A `Revoked` is answered with `RevocationDone` when its callback
-  has returned, at once if there is none.
+- Callbacks run one after the other. A `PartitionsRevoked` is answered with `RevocationDone` when
+  its callback has returned, at once if there is none.
 
 Rules of the member:
 - It claims in JoinGroup all that its owner may still work on: what it holds and what is being let
@@ -42,28 +43,28 @@ from lakelog.discovery.member import (
 )
 from lakelog.discovery.membership_events import (
     Announce,
-    Assigned,
     CallbackOverdue,
     CallbackReturned,
     CoordinatorLost,
     CountsRead,
-    Describe,
-    Described,
+    DescribeAnswered,
     Effect,
     Event,
     HeartbeatAnswered,
-    Joined,
+    JoinAnswered,
     LeaveAnswered,
     MembersChanged,
+    PartitionsAssigned,
+    PartitionsRevoked,
     Publish,
     ReadCounts,
     RevocationDone,
-    Revoked,
+    SendDescribe,
+    SendSync,
     SessionExpired,
     StartAsked,
     StopAsked,
-    Sync,
-    Synced,
+    SyncAnswered,
 )
 from lakelog.discovery.node import NodeState, PartitionIds, TopicPartition
 from lakelog.discovery.roster import hash_of, nodes_of, plan_assignments, read_member, wanted_topics
@@ -74,20 +75,20 @@ from lakelog.wire.schema import ProtocolError
 
 _ByOwner = StartAsked | RevocationDone | CallbackOverdue | CallbackReturned | Announce | StopAsked
 _ByGroup = (
-    Joined
+    JoinAnswered
     | CountsRead
-    | Synced
-    | Described
+    | SyncAnswered
+    | DescribeAnswered
     | HeartbeatAnswered
     | CoordinatorLost
     | SessionExpired
     | LeaveAnswered
 )
 _HEARD_IN: Final[dict[type, tuple[Phase, ...]]] = {
-    Joined: (Phase.JOINING,),
+    JoinAnswered: (Phase.JOINING,),
     CountsRead: (Phase.SYNCING, Phase.SETTLED),
-    Synced: (Phase.SYNCING,),
-    Described: (Phase.SETTLED,),
+    SyncAnswered: (Phase.SYNCING,),
+    DescribeAnswered: (Phase.SETTLED,),
     HeartbeatAnswered: (Phase.SETTLED,),
     CoordinatorLost: (Phase.JOINING, Phase.SYNCING, Phase.SETTLED),
     SessionExpired: (Phase.JOINING, Phase.SYNCING, Phase.SETTLED),
@@ -137,13 +138,13 @@ def _by_group(member: Member, event: _ByGroup) -> Step:
     if member.phase not in _HEARD_IN[type(event)]:
         return member, ()
     match event:
-        case Joined():
+        case JoinAnswered():
             result = _joined(member, event)
         case CountsRead():
             result = _counted(member, event.counts)
-        case Synced():
+        case SyncAnswered():
             result = _synced(member, event)
-        case Described():
+        case DescribeAnswered():
             result = _described(member, event)
         case HeartbeatAnswered():
             result = _beaten(member, event.code)
@@ -156,7 +157,7 @@ def _by_group(member: Member, event: _ByGroup) -> Step:
     return result
 
 
-def _joined(member: Member, event: Joined) -> Step:
+def _joined(member: Member, event: JoinAnswered) -> Step:
     if event.code == ErrorCode.MEMBER_ID_REQUIRED:
         return join(replace(member, member_id=event.member_id), "with the member id given")
     if event.code != ErrorCode.NONE:
@@ -171,7 +172,7 @@ def _joined(member: Member, event: Joined) -> Step:
     if member.is_leader and not event.skip_assignment:
         member = replace(member, candidates=event.members)
         return member, (ReadCounts(wanted_topics(event.members)),)
-    return member, (Sync(member.member_id, event.generation),)
+    return member, (SendSync(member.member_id, event.generation),)
 
 
 def _counted(member: Member, counts: Mapping[str, int]) -> Step:
@@ -180,7 +181,7 @@ def _counted(member: Member, counts: Mapping[str, int]) -> Step:
         wanted = {topic: counts.get(topic, 0) for topic in wanted_topics(member.candidates)}
         plan = plan_assignments(member.candidates, wanted, leader=member.node.node_id)
         planned = replace(member, candidates=())
-        return planned, (Sync(member.member_id, member.joining_generation, plan),)
+        return planned, (SendSync(member.member_id, member.joining_generation, plan),)
     if member.phase is Phase.SYNCING:
         return member, ()
     if member.facts is None:
@@ -192,7 +193,7 @@ def _counted(member: Member, counts: Mapping[str, int]) -> Step:
     return member, ()
 
 
-def _synced(member: Member, event: Synced) -> Step:
+def _synced(member: Member, event: SyncAnswered) -> Step:
     if event.code != ErrorCode.NONE:
         return refuse(member, event.code)
     given, facts = _read_assignment(event.assignment)
@@ -215,16 +216,16 @@ def _synced(member: Member, event: Synced) -> Step:
         trouble="",
     )
     if revoked:
-        told = Revoked(revoked, member.revocations)
+        told = PartitionsRevoked(revoked, member.revocations)
         member = replace(
             member, releasing=(*member.releasing, told), revocations=member.revocations + 1
         )
         effects.append(Publish(told))
     if added or is_first:
-        effects.append(Publish(Assigned(added, member.generation)))
+        effects.append(Publish(PartitionsAssigned(added, member.generation)))
     member, stated = with_state(member, member.settled_state)
     member, then = settle(member)
-    return member, (*effects, *stated, *(then or (Describe(),)))
+    return member, (*effects, *stated, *(then or (SendDescribe(),)))
 
 
 def _read_assignment(
@@ -238,17 +239,17 @@ def _read_assignment(
     return from_topics(read.assigned_partitions), decode_facts(read.user_data)
 
 
-def _described(member: Member, event: Described) -> Step:
+def _described(member: Member, event: DescribeAnswered) -> Step:
     if event.code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
         return refuse(member, event.code)
     again = replace(member, describes=member.describes + 1)
     is_last = again.describes >= DESCRIBES_MAX
     if event.code != ErrorCode.NONE or event.group_state != "Stable":
         # A rebalance, or no coordinator: the heartbeat tells, and a good one asks once more.
-        return again, (() if is_last else (Describe(again.describes),))
+        return again, (() if is_last else (SendDescribe(again.describes),))
     members = [read_member(raw) for raw in event.members]
     if member.facts is not None and hash_of(members) != member.facts.roster_hash and not is_last:
-        return again, (Describe(again.describes),)
+        return again, (SendDescribe(again.describes),)
     nodes = nodes_of(members, member.ids)
     listed = replace(member, nodes=nodes, is_listed=True, describes=0)
     return listed, ((Publish(MembersChanged(nodes)),) if nodes != member.nodes else ())
@@ -263,7 +264,7 @@ def _beaten(member: Member, code: int) -> Step:
     if member.state is NodeState.SUSPECTED:
         member, effects = with_state(member, member.settled_state)
     if not member.is_listed and member.describes >= DESCRIBES_MAX:
-        effects = (*effects, Describe(DESCRIBES_MAX))
+        effects = (*effects, SendDescribe(DESCRIBES_MAX))
     return replace(member, attempts=0, trouble=""), effects
 
 

@@ -26,7 +26,7 @@ class StartAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class JoinAnswered:
     """JoinGroup was answered; `members` only for the leader."""
 
     code: int
@@ -47,7 +47,7 @@ class CountsRead:
 
 
 @dataclass(frozen=True, slots=True)
-class Synced:
+class SyncAnswered:
     """SyncGroup was answered."""
 
     code: int
@@ -55,7 +55,7 @@ class Synced:
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class DescribeAnswered:
     """DescribeGroups was answered."""
 
     code: int
@@ -84,7 +84,7 @@ class SessionExpired:
 
 @dataclass(frozen=True, slots=True)
 class RevocationDone:
-    """The owner has let go of what `Revoked` with this number named."""
+    """The owner has let go of what `PartitionsRevoked` with this number named."""
 
     number: int
 
@@ -119,10 +119,10 @@ class LeaveAnswered:
 
 Event = (
     StartAsked
-    | Joined
+    | JoinAnswered
     | CountsRead
-    | Synced
-    | Described
+    | SyncAnswered
+    | DescribeAnswered
     | HeartbeatAnswered
     | CoordinatorLost
     | SessionExpired
@@ -145,7 +145,7 @@ class StateChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class Assigned:
+class PartitionsAssigned:
     """These partitions are this node's from now on."""
 
     partitions: tuple[TopicPartition, ...]
@@ -153,7 +153,7 @@ class Assigned:
 
 
 @dataclass(frozen=True, slots=True)
-class Revoked:
+class PartitionsRevoked:
     """These partitions go to others: let go of them, then say `RevocationDone` with the number."""
 
     partitions: tuple[TopicPartition, ...]
@@ -161,7 +161,7 @@ class Revoked:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class PartitionsLost:
     """These partitions may be another node's already: stop at once, there is nothing to say."""
 
     partitions: tuple[TopicPartition, ...]
@@ -182,14 +182,20 @@ class Reported:
 
 
 Change = (
-    StateChanged | Assigned | Revoked | Lost | MembersChanged | PartitionCountChanged | Reported
+    StateChanged
+    | PartitionsAssigned
+    | PartitionsRevoked
+    | PartitionsLost
+    | MembersChanged
+    | PartitionCountChanged
+    | Reported
 )
 
 # What the shell is to do.
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
+class SendJoin:
     """Send JoinGroup with this subscription; wait first, longer for a higher attempt (0: not)."""
 
     member_id: str
@@ -206,7 +212,7 @@ class ReadCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Sync:
+class SendSync:
     """Send SyncGroup; only the leader has assignments, by member id."""
 
     member_id: str
@@ -215,14 +221,14 @@ class Sync:
 
 
 @dataclass(frozen=True, slots=True)
-class Describe:
+class SendDescribe:
     """Send DescribeGroups; wait first, longer for a higher attempt (0: not)."""
 
     attempt: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
+class SendLeave:
     """Send LeaveGroup once, whatever comes of it, and say `LeaveAnswered`."""
 
     member_id: str
@@ -247,4 +253,6 @@ class Fail:
     failure: DiscoveryError
 
 
-Effect = Join | ReadCounts | Sync | Describe | Leave | ForgetCoordinator | Publish | Fail
+Effect = (
+    SendJoin | ReadCounts | SendSync | SendDescribe | SendLeave | ForgetCoordinator | Publish | Fail
+)

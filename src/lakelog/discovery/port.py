@@ -12,7 +12,7 @@ Nodes = tuple[NodeInfo, ...]
 """All members of the group, ordered by node id."""
 
 
-class Watch(Protocol):
+class MembershipWatch(Protocol):
     """The membership as it changes: the present one first, then each that differs from the last."""
 
     def __iter__(self) -> Iterator[Nodes]:
@@ -37,7 +37,7 @@ class Discovery(Protocol):
     def peers(self) -> Nodes:
         """The other members."""
 
-    def members(self) -> Watch:
+    def members(self) -> MembershipWatch:
         """All members, this node included, as they change."""
 
     def assigned_partitions(self) -> tuple[int, ...]:

@@ -2,7 +2,7 @@
 
 Rules:
 
-- All of it happens on one loop. One errand at a time is under way; a join or a look at the members
+- All of it happens on one loop. One request at a time is under way; a join or a look at the members
   that has to wait first is replaced by a newer one.
 - How long ago the coordinator heard of this node is counted from when the heartbeat was *sent* that
   it answered: so this node knows that its session may be over before anybody else acts on it. What
@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol, assert_never
 from lakelog.clock import Clock, Entropy, Tasks
 from lakelog.discovery.config import KafkaDiscoveryConfig
 from lakelog.discovery.failures import ConnectionFailed, DiscoveryError
-from lakelog.discovery.group_requests import Beat, Errand
+from lakelog.discovery.group_requests import GroupRequest, SendHeartbeat
 from lakelog.discovery.member import Member, Phase
 from lakelog.discovery.membership import step
 from lakelog.discovery.membership_events import (
@@ -29,25 +29,25 @@ from lakelog.discovery.membership_events import (
     CallbackReturned,
     Change,
     CountsRead,
-    Describe,
-    Described,
+    DescribeAnswered,
     Effect,
     Event,
     Fail,
     ForgetCoordinator,
     HeartbeatAnswered,
-    Join,
-    Joined,
-    Leave,
+    JoinAnswered,
     LeaveAnswered,
+    PartitionsRevoked,
     Publish,
     ReadCounts,
     Reported,
     RevocationDone,
-    Revoked,
+    SendDescribe,
+    SendJoin,
+    SendLeave,
+    SendSync,
     SessionExpired,
-    Sync,
-    Synced,
+    SyncAnswered,
 )
 from lakelog.kafka_client.failures import ClientFailure
 from lakelog.kafka_client.settings import Backoff
@@ -66,23 +66,23 @@ KNOWN_TO_COORDINATOR: Final = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)
 """The answers by which a member's session goes on."""
 
 
-class Messenger(Protocol):
-    """Whoever does the errands: `Errands`."""
+class RequestSender(Protocol):
+    """Whoever sends the requests: `GroupRequests`."""
 
-    async def run(self, errand: Errand) -> Event:
+    async def run(self, request: GroupRequest) -> Event:
         """Do it and say what came of it."""
 
     async def counts(self, topics: Sequence[str]) -> dict[str, int]:
         """The partition counts of those topics that there are; raises ClientFailure."""
 
-    async def beat_aside(self, beat: Beat) -> int | None:
+    async def beat_aside(self, beat: SendHeartbeat) -> int | None:
         """Beat past what is parked; the code, or None if nobody answers."""
 
     def forget_coordinator(self) -> None:
-        """Look for it again before the next errand."""
+        """Look for it again before the next request."""
 
 
-class Owner(Protocol):
+class MembershipOwner(Protocol):
     """Whoever the membership is for."""
 
     def look(self, member: Member) -> None:
@@ -99,7 +99,7 @@ class Owner(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class SessionTimes:
     """The waits of one session, in seconds."""
 
     session_s: float
@@ -110,7 +110,7 @@ class Times:
     retry: Backoff
 
     @classmethod
-    def of(cls, config: KafkaDiscoveryConfig, *, topics_s: float, retry: Backoff) -> "Times":
+    def of(cls, config: KafkaDiscoveryConfig, *, topics_s: float, retry: Backoff) -> "SessionTimes":
         """The times of a configuration."""
         return cls(
             session_s=config.session_timeout_ms / 1000,
@@ -126,31 +126,31 @@ class Times:
         return max(TICK_S_MIN, min(self.heartbeat_s, self.callback_s / CALLBACK_LOOKS))
 
 
-class Session:
+class MembershipSession:
     """One membership, from `run` until it is cancelled."""
 
     def __init__(
         self,
         member: Member,
-        messenger: Messenger,
-        owner: Owner,
-        times: Times,
+        sender: RequestSender,
+        owner: MembershipOwner,
+        times: SessionTimes,
         *,
         clock: Clock,
         entropy: Entropy,
     ) -> None:
         self.member = member
-        self._messenger = messenger
+        self._sender = sender
         self._owner = owner
         self._times = times
         self._clock = clock
         self._entropy = entropy
         self._tasks = Tasks()
-        self._due: deque[Errand] = deque()
+        self._due: deque[GroupRequest] = deque()
         self._is_due = asyncio.Event()
-        self._later: dict[type[Errand], asyncio.TimerHandle] = {}
+        self._later: dict[type[GroupRequest], asyncio.TimerHandle] = {}
         self._current: asyncio.Task[Event] | None = None
-        self._current_errand: Errand | None = None
+        self._current_request: GroupRequest | None = None
         self._aside: asyncio.Task[Any] | None = None
         self._counting: asyncio.Task[Any] | None = None
         now_s = clock.monotonic_s()
@@ -162,7 +162,7 @@ class Session:
 
     async def run(self) -> None:
         """Keep the membership going; raises what a bug in here raises."""
-        self._tasks.spawn(self._work(), name="discovery errands")
+        self._tasks.spawn(self._work(), name="discovery requests")
         self._tasks.spawn(self._tick(), name="discovery ticks")
         self._beat_after(self._times.heartbeat_s)
         try:
@@ -190,27 +190,27 @@ class Session:
             case Fail():
                 self._owner.fail(effect.failure)
             case ForgetCoordinator():
-                self._messenger.forget_coordinator()
-            case Leave():
+                self._sender.forget_coordinator()
+            case SendLeave():
                 self._leave(effect)
-            case Join() | Describe():
+            case SendJoin() | SendDescribe():
                 self._put_later(effect)
-            case Sync() | ReadCounts():
+            case SendSync() | ReadCounts():
                 self._put(effect)
             case _:
                 assert_never(effect)
 
-    def _leave(self, errand: Leave) -> None:
-        self._give_up_errands()
+    def _leave(self, request: SendLeave) -> None:
+        self._give_up_requests()
         if self._has_asked:
-            self._put(errand)
+            self._put(request)
         else:
             # Without a member id it would remove whoever has this node's id, and that is not us.
             asyncio.get_running_loop().call_soon(self.handle, LeaveAnswered())
 
     def _publish(self, change: Change) -> None:
         told = self._owner.hear(change)
-        if not isinstance(change, Revoked):
+        if not isinstance(change, PartitionsRevoked):
             return
         number = change.number
         if told is None:
@@ -218,72 +218,72 @@ class Session:
         else:
             told.add_done_callback(lambda _: self.handle(RevocationDone(number)))
 
-    def _put(self, errand: Errand) -> None:
-        self._due.append(errand)
+    def _put(self, request: GroupRequest) -> None:
+        self._due.append(request)
         self._is_due.set()
 
-    def _put_later(self, errand: Join | Describe) -> None:
+    def _put_later(self, request: SendJoin | SendDescribe) -> None:
         """Put it after its pause, in place of one of its kind that was not begun."""
-        kind = type(errand)
+        kind = type(request)
         waiting = self._later.pop(kind, None)
         if waiting is not None:
             waiting.cancel()
         self._due = deque(each for each in self._due if not isinstance(each, kind))
-        delay_s = self._times.retry.delay_s(errand.attempt, self._entropy)
+        delay_s = self._times.retry.delay_s(request.attempt, self._entropy)
         if delay_s:
             loop = asyncio.get_running_loop()
-            self._later[kind] = loop.call_later(delay_s, self._put, errand)
+            self._later[kind] = loop.call_later(delay_s, self._put, request)
         else:
-            self._put(errand)
+            self._put(request)
 
-    def _give_up_errands(self) -> None:
+    def _give_up_requests(self) -> None:
         for handle in self._later.values():
             handle.cancel()
         self._later.clear()
         self._due.clear()
-        if self._current is not None and isinstance(self._current_errand, Join | Sync):
+        if self._current is not None and isinstance(self._current_request, SendJoin | SendSync):
             self._current.cancel()  # the others end soon; these may be parked for minutes
 
-    # --- errands --------------------------------------------------------------------------------
+    # --- requests --------------------------------------------------------------------------------
 
     async def _work(self) -> None:
-        """Do one errand after the other."""
+        """Do one request after the other."""
         while True:
             while not self._due:
                 self._is_due.clear()
                 await self._is_due.wait()
-            errand = self._due.popleft()
-            if isinstance(errand, Beat):
+            request = self._due.popleft()
+            if isinstance(request, SendHeartbeat):
                 if not self.member.beats:
                     continue
-                errand = self._next_beat()
-            self._has_asked |= isinstance(errand, Join)
+                request = self._next_beat()
+            self._has_asked |= isinstance(request, SendJoin)
             sent_s = self._clock.monotonic_s()
-            self._current_errand = errand
-            self._current = self._tasks.spawn(self._messenger.run(errand), name="discovery errand")
+            self._current_request = request
+            self._current = self._tasks.spawn(self._sender.run(request), name="discovery request")
             try:
                 await asyncio.wait([self._current])
             finally:
-                done, self._current, self._current_errand = self._current, None, None
+                done, self._current, self._current_request = self._current, None, None
                 if not done.done():
                     done.cancel()
             if not done.cancelled():
                 event = done.result()
-                self._note(errand, event, sent_s)
+                self._note(request, event, sent_s)
                 self.handle(event)
-                if isinstance(event, Described) and event.group_state == REBALANCING:
+                if isinstance(event, DescribeAnswered) and event.group_state == REBALANCING:
                     self._put(self._next_beat())  # the group waits for this node: ask now
-                if isinstance(event, Synced) and not event.code:
+                if isinstance(event, SyncAnswered) and not event.code:
                     # What others let go of by this comes with another rebalance, and soon.
                     self._beat_after(min(QUICK_BEAT_S, self._times.heartbeat_s))
 
-    def _note(self, errand: Errand, event: Event, sent_s: float) -> None:
+    def _note(self, request: GroupRequest, event: Event, sent_s: float) -> None:
         """When the coordinator last heard of this node, if it did by this."""
-        if not isinstance(event, HeartbeatAnswered | Joined | Synced):
+        if not isinstance(event, HeartbeatAnswered | JoinAnswered | SyncAnswered):
             return
         if event.code not in KNOWN_TO_COORDINATOR:
             return
-        is_parked = isinstance(errand, Join | Sync)
+        is_parked = isinstance(request, SendJoin | SendSync)
         self._heard_s = max(self._heard_s, sent_s, self._ticked_s if is_parked else sent_s)
 
     # --- time -----------------------------------------------------------------------------------
@@ -329,18 +329,18 @@ class Session:
     def _beat(self) -> None:
         """Beat if it is expected, and aside if something is parked that may outlast a session."""
         member = self.member
-        if isinstance(self._current_errand, Join | Sync):
+        if isinstance(self._current_request, SendJoin | SendSync):
             if member.claims and member.member_id and (self._aside is None or self._aside.done()):
                 self._aside = self._tasks.spawn(self._beat_aside(), name="discovery beat")
-        elif member.beats and not any(isinstance(each, Beat) for each in self._due):
+        elif member.beats and not any(isinstance(each, SendHeartbeat) for each in self._due):
             self._put(self._next_beat())
 
-    def _next_beat(self) -> Beat:
-        return Beat(self.member.member_id, self.member.joining_generation)
+    def _next_beat(self) -> SendHeartbeat:
+        return SendHeartbeat(self.member.member_id, self.member.joining_generation)
 
     async def _beat_aside(self) -> None:
         sent_s = self._clock.monotonic_s()
-        if await self._messenger.beat_aside(self._next_beat()) in KNOWN_TO_COORDINATOR:
+        if await self._sender.beat_aside(self._next_beat()) in KNOWN_TO_COORDINATOR:
             self._heard_s = max(self._heard_s, sent_s)
 
     def _is_counting_due(self, now_s: float) -> bool:
@@ -356,7 +356,7 @@ class Session:
         facts = self.member.facts
         topics = self.member.topics if facts is None else tuple(sorted(facts.counts))
         try:
-            counts = await self._messenger.counts(topics)
+            counts = await self._sender.counts(topics)
         except ClientFailure:
             return
         self.handle(CountsRead(counts))

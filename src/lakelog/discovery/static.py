@@ -23,7 +23,7 @@ from lakelog.discovery.node import (
     node_order,
 )
 from lakelog.discovery.port import Nodes
-from lakelog.discovery.watch import Source, Watch
+from lakelog.discovery.watch import Publisher, Watch
 
 
 class StaticDiscovery:
@@ -49,12 +49,12 @@ class StaticDiscovery:
             for node in listed
         )
         self._state = NodeState.JOINING
-        self._source: Source[Nodes] = Source(())
+        self._source: Publisher[Nodes] = Publisher(())
 
     def start(self, timeout: float | None = None) -> None:
         """Be a member; it takes no time."""
         if self._state is NodeState.LEFT:
-            self._source = Source(())
+            self._source = Publisher(())
         self._state = NodeState.ACTIVE
         self._source.publish(self._nodes)
 

@@ -14,7 +14,7 @@ from typing import Generic, Self, TypeVar
 T = TypeVar("T")
 
 
-class Source(Generic[T]):
+class Publisher(Generic[T]):
     """The one who publishes. Versions count what was published; nothing was at version 0."""
 
     def __init__(self, value: T) -> None:
@@ -102,7 +102,7 @@ class Watch(Generic[T]):
     It is for one thread or one task at a time; everyone can have their own.
     """
 
-    def __init__(self, source: Source[T]) -> None:
+    def __init__(self, source: Publisher[T]) -> None:
         self._source = source
         self.seen = 0
         """The version of the value that it had last."""
