@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from lakelog.cli.cluster import Cluster
-from lakelog.cli.group_lag import TopicPartition
 from lakelog.cli.group_offsets import commit_offsets
+from lakelog.cli.group_view import TopicPartition
 from lakelog.server.client import Client
 from lakelog.server.options import Address
 from lakelog.wire.codec import (

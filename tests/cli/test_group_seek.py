@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.cli.group_lag import Position, TopicPartition
 from lakelog.cli.group_seek import (
     Move,
     Scope,
@@ -15,6 +14,7 @@ from lakelog.cli.group_seek import (
     parse_target,
     plan,
 )
+from lakelog.cli.group_view import Position, TopicPartition
 from lakelog.cli.offsets import At, Bound, End, Exact, OffsetError, Start
 
 AT = TopicPartition("orders", 0)

@@ -13,7 +13,7 @@ from tests.cli.group_joining import (
     leave_consumer,
 )
 
-from lakelog.cli.group_lag import TopicPartition
+from lakelog.cli.group_view import TopicPartition
 from lakelog.testing.broker import EmbeddedBroker
 
 OLDEST_MS = 1_700_000_000_000

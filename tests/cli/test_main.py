@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Command
 
-from lakelog.cli.banner import banner, box, open_to_all
+from lakelog.cli.command import table
 from lakelog.cli.main import COMMANDS
-from lakelog.cli.output import table
+from lakelog.cli.serve import banner, box, open_to_all
 
 HELP = Path(__file__).parent / "help.txt"
 PAGES = (

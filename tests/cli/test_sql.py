@@ -10,7 +10,7 @@ import pytest
 from tests.cli.conftest import Command
 from tests.lake.running import Broker, running_broker
 
-from lakelog.cli.sql_output import TABLE_ROWS
+from lakelog.cli.sql import TABLE_ROWS
 
 FIRST = "2023-11-14T22:13:20.000Z"
 

@@ -3,7 +3,7 @@
 import pyarrow as pa
 from tests.records.table_cases import TIMESTAMPS_MS, hostile_batches
 
-from lakelog.cli.conversation import check
+from lakelog.cli.command import check
 from lakelog.cli.topics import EARLIEST, LATEST, find_topic, list_offsets
 from lakelog.records.header import parse_header, split_batches
 from lakelog.records.table_rows import RowBuilder

@@ -1,21 +1,118 @@
-"""`lakelog admin`: look inside a running broker, and see to the clock of a data directory."""
+"""`lakelog admin`, `config` and `api-versions`: look inside a broker, its settings and its APIs.
+
+`admin` looks inside a running broker and sees to the clock of a data directory; `config` checks a
+configuration and shows where every value comes from; `api-versions` lists what this version speaks,
+or what a running broker says it does.
+"""
 
 import json
 import os
 import urllib.parse
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 import click
 
-from lakelog.cli.conversation import json_option
-from lakelog.cli.http_pages import asked, http_option
-from lakelog.cli.output import show, show_json
-from lakelog.cli.settings import file_option
+from lakelog.cli.command import (
+    AddressType,
+    asked,
+    converse,
+    file_option,
+    http_option,
+    json_option,
+    show,
+    show_json,
+    show_rows,
+)
 from lakelog.clock import SystemClock, SystemUptime
+from lakelog.config import keys
 from lakelog.config.load import load
+from lakelog.config.options import Options
 from lakelog.objects.local_clock import LocalClock
+from lakelog.server.client import Client
 from lakelog.server.options import Address
+from lakelog.wire.apis import ADVERTISED_FROM, APIS, ApiKey
+
+SECRET_WORDS: Final = ("secret", "password", "token", "key_id", "access_key", "sas", "credential")
+HIDDEN: Final = "********"
+
+
+@click.group()
+def config() -> None:
+    """Check and show the configuration."""
+
+
+@config.command()
+@file_option
+def check(file: Path | None) -> None:
+    """Say everything that is wrong with a configuration, at once."""
+    _loaded(file)
+    show("The configuration is right.")
+
+
+@config.command(name="show")
+@file_option
+@json_option
+def show_command(file: Path | None, as_json: bool) -> None:
+    """List every key with its value and where the value comes from."""
+    options = _loaded(file)
+    rows: list[dict[str, object]] = []
+    for key in keys.known().values():
+        value = getattr(getattr(options, key.section), key.field)
+        if key.is_table:
+            rows += [_row(options, f"{key.name}.{entry}", value[entry]) for entry in sorted(value)]
+        else:
+            rows.append(_row(options, key.name, value))
+    show_rows(("key", "value", "source"), rows, as_json=as_json)
+
+
+def _row(options: Options, name: str, value: object) -> dict[str, object]:
+    secret = any(word in name.lower() for word in SECRET_WORDS)
+    shown = HIDDEN if secret else "" if value is None else str(value)
+    return {"key": name, "value": shown, "source": options.sources.get(name, "default")}
+
+
+def _loaded(file: Path | None) -> Options:
+    environment = os.environ  # noqa: TID251 - the command line hands it to the configuration
+    return load(file, environment, {})
+
+
+@click.command(name="api-versions")
+@click.option(
+    "--bootstrap-server",
+    "-b",
+    "broker",
+    type=AddressType(),
+    help="Ask a running broker instead of this program.",
+)
+@json_option
+def api_versions(broker: Address | None, as_json: bool) -> None:
+    """List the Kafka APIs and the versions of each."""
+    if broker is None:
+        from lakelog.broker.api import advertised  # noqa: PLC0415 - only needed here, and large
+        from lakelog.broker.broker import BrokerOptions  # noqa: PLC0415 - only needed here
+
+        versions: dict[int, tuple[int, int]] = {
+            key: (ADVERTISED_FROM.get(key, APIS[key].versions.start), APIS[key].versions.stop - 1)
+            for key in map(ApiKey, advertised(BrokerOptions()))
+        }
+    else:
+        versions = converse(broker, _asked)
+    rows = [
+        {
+            "key": key,
+            "api": APIS[key].name if key in APIS else "?",
+            "from": first,
+            "to": last,
+        }
+        for key, (first, last) in sorted(versions.items())
+    ]
+    show_rows(("key", "api", "from", "to"), rows, as_json=as_json)
+
+
+async def _asked(client: Client) -> dict[int, tuple[int, int]]:
+    return {key: (found.start, found.stop - 1) for key, found in client.versions.items()}
 
 
 @click.group()

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, Self, TypeVar
 
-from lakelog.cli.conversation import check, converse
+from lakelog.cli.command import check, converse
 from lakelog.model.errors import ErrorCode
 from lakelog.server.client import Client, KafkaFailure, Unreachable
 from lakelog.server.options import Address

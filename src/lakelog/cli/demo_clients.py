@@ -9,9 +9,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Protocol, TypeAlias
 
-from lakelog.cli.consuming import Reading, consume
 from lakelog.cli.offsets import End, OffsetRange, Start
-from lakelog.cli.producing import Sender, Sending, chunks
+from lakelog.cli.record_clients import Reading, Sender, Sending, chunks, consume
 from lakelog.model.failures import Unavailable
 from lakelog.records.build import Record
 from lakelog.records.codecs import Codec

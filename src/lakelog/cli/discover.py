@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import click
 
-from lakelog.cli.conversation import DEFAULT_BROKER, json_option
-from lakelog.cli.output import show, table
+from lakelog.cli.command import DEFAULT_BROKER, json_option, show, table
 from lakelog.clock import SystemClock
 
 if TYPE_CHECKING:

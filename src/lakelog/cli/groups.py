@@ -3,34 +3,190 @@
 They speak to any Kafka cluster. What is not known is `-` in a table and null in JSON.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import click
 
-from lakelog.cli import group_listing, group_seeking
-from lakelog.cli.cluster import Cluster, administer
-from lakelog.cli.conversation import broker_option, json_option
-from lakelog.cli.group_facts import NO_GROUP, describe_group
+from lakelog.cli import group_seek, group_view
+from lakelog.cli.cluster import Cluster, Node, administer
+from lakelog.cli.command import broker_option, json_option, show, show_json, show_rows
 from lakelog.cli.group_offsets import committed_offsets, dated, positions
-from lakelog.cli.group_output import (
-    Described,
-    show_dry_run,
-    show_executed,
-    show_facts,
-    show_groups,
-    show_moves,
+from lakelog.cli.group_seek import (
+    TARGETS,
+    Executed,
+    Prepared,
+    Seeking,
+    Shift,
+    Target,
+    explain,
+    has_members,
+    parse_scope,
+    parse_target,
 )
-from lakelog.cli.group_seek import TARGETS, Shift, Target, parse_scope, parse_target
-from lakelog.cli.group_seeking import Seeking
+from lakelog.cli.group_view import (
+    NO_GROUP,
+    GroupFacts,
+    Member,
+    Position,
+    describe_group,
+    partitions_text,
+    row,
+)
 from lakelog.cli.offsets import OffsetError
-from lakelog.cli.output import show_rows
 from lakelog.clock import SystemClock
 from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Failure
 from lakelog.server.client import Client, KafkaFailure
 from lakelog.server.options import Address
 from lakelog.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+
+NOTE = "note"
+MOVE_HEAD = ("topic", "partition", "from", "to", "change", NOTE)
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """All there is to say of a group at one moment."""
+
+    node: Node
+    facts: GroupFacts
+    positions: tuple[Position, ...]
+    now_ms: int
+
+    def summary(self) -> dict[str, object]:
+        """The group itself as a row."""
+        return {
+            "group": self.facts.group,
+            "state": self.facts.state,
+            "type": self.facts.type,
+            "protocol": self.facts.protocol or None,
+            "assignor": self.facts.assignor or None,
+            "epoch": self.facts.epoch,
+            "assignment_epoch": self.facts.assignment_epoch,
+            "coordinator": self.node.id,
+            "address": str(self.node.address),
+        }
+
+    def partitions(self) -> list[dict[str, object]]:
+        """How far it is behind, a row a partition."""
+        return [row(position, self.now_ms) for position in self.positions]
+
+
+def show_facts(head: Sequence[str], rows: Sequence[Mapping[str, object]], *, as_json: bool) -> None:
+    """Print rows as `show_rows` does; notes get a column only if there are any."""
+    if as_json:
+        show_json(list(rows))
+        return
+    if not any(each.get(NOTE) for each in rows):
+        head = [name for name in head if name != NOTE]
+    show_rows(
+        head,
+        [{name: "-" if each[name] is None else each[name] for name in head} for each in rows],
+        as_json=False,
+    )
+
+
+def show_groups(found: Sequence[Described], *, as_json: bool) -> None:
+    """Print groups with their partitions and members."""
+    if as_json:
+        show_json(
+            [
+                {
+                    **each.summary(),
+                    "partitions": each.partitions(),
+                    "members": [_member(member) for member in each.facts.members],
+                }
+                for each in found
+            ]
+        )
+        return
+    for number, each in enumerate(found):
+        if number:
+            show("")
+        _show_group(each)
+
+
+def show_moves(prepared: Prepared) -> None:
+    """Print what a seek would do."""
+    show(f"Group {prepared.seeking.group} {explain(prepared.seeking.target)}\n")
+    show_facts(MOVE_HEAD, [move.row() for move in prepared.moves], as_json=False)
+
+
+def show_dry_run(prepared: Prepared, *, as_json: bool) -> None:
+    """Print what a seek would do, and on standard error that it was not done."""
+    if as_json:
+        show_json(_seek(prepared, [move.row() for move in prepared.moves], executed=False))
+    else:
+        show_moves(prepared)
+    group = prepared.seeking.group
+    if prepared.members:
+        refusal = has_members(group, prepared.members)
+        click.echo(f"Warning: --execute would be refused. {refusal}", err=True)
+    elif prepared.members is None:
+        click.echo(f"There is no group {group} yet; --execute makes it.", err=True)
+    click.echo("Dry run: nothing was committed. Add --execute to commit it.", err=True)
+
+
+def show_executed(done: Executed, *, as_json: bool) -> None:
+    """Print what is committed after a seek."""
+    rows = [
+        {**move.row(), "committed": done.committed.get(move.at)} for move in done.prepared.moves
+    ]
+    if as_json:
+        show_json(_seek(done.prepared, rows, executed=True))
+        return
+    show("\nCommitted now:\n")
+    show_facts(("topic", "partition", "committed"), rows, as_json=False)
+
+
+def _show_group(found: Described) -> None:
+    show(f"Group {found.facts.group}\n")
+    head: tuple[str, ...]
+    head = ("state", "type", "protocol", "assignor", "epoch", "coordinator", "address")
+    show_facts(head, [found.summary()], as_json=False)
+    if found.positions:
+        show("")
+        head = ("topic", "partition", "committed", "end", "lag", "seconds", NOTE)
+        show_facts(head, found.partitions(), as_json=False)
+    if found.facts.members:
+        show("")
+        head = ("member", "instance", "client", "host", "zone", "epoch", "assigned")
+        rows = [{**_member(each), "assigned": _assigned(each)} for each in found.facts.members]
+        show_facts(head, rows, as_json=False)
+
+
+def _member(member: Member) -> dict[str, object]:
+    return {
+        "member": member.id,
+        "instance": member.instance,
+        "client": member.client,
+        "host": member.host,
+        "zone": member.zone,
+        "epoch": member.epoch,
+        "assigned": member.assigned,
+        "target": member.target,
+    }
+
+
+def _assigned(member: Member) -> str:
+    text = partitions_text(member.assigned)
+    if member.target in (None, member.assigned):
+        return text
+    return f"{text} -> {partitions_text(member.target)}"
+
+
+def _seek(
+    prepared: Prepared, rows: Sequence[Mapping[str, object]], *, executed: bool
+) -> dict[str, object]:
+    return {
+        "group": prepared.seeking.group,
+        "executed": executed,
+        "members": prepared.members,
+        "partitions": list(rows),
+    }
+
 
 REASONS: Final = {
     int(ErrorCode.GROUP_ID_NOT_FOUND): NO_GROUP,
@@ -54,12 +210,12 @@ def list_groups(states: str | None, types: str | None, broker: Address, as_json:
     \b
       lakelog groups list --state empty,stable --type consumer
     """
-    wanted = group_listing.Wanted(
-        _chosen(states, group_listing.STATES, "state"), _chosen(types, group_listing.TYPES, "type")
+    wanted = group_view.Wanted(
+        _chosen(states, group_view.STATES, "state"), _chosen(types, group_view.TYPES, "type")
     )
-    listings = administer(broker, lambda cluster: group_listing.list_groups(cluster, wanted))
+    listings = administer(broker, lambda cluster: group_view.list_groups(cluster, wanted))
     head = ("group", "state", "type", "protocol", "coordinator", "address")
-    show_facts(head, group_listing.joined(listings), as_json=as_json)
+    show_facts(head, group_view.joined(listings), as_json=as_json)
     _end_with([listing.failure for listing in listings if listing.failure])
 
 
@@ -144,13 +300,13 @@ def seek(  # noqa: PLR0913 - one parameter for each option of the command
     seeking = _seeking(group, target=_target(to, by), topics=topics, all_topics=all_topics)
 
     async def talk(cluster: Cluster) -> list[str]:
-        prepared = await group_seeking.prepare(cluster, seeking)
+        prepared = await group_seek.prepare(cluster, seeking)
         if not execute:
             show_dry_run(prepared, as_json=as_json)
             return []
         if not as_json:
             show_moves(prepared)
-        done = await group_seeking.execute(cluster, prepared)
+        done = await group_seek.execute(cluster, prepared)
         show_executed(done, as_json=as_json)
         return done.failures()
 

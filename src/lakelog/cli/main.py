@@ -28,8 +28,8 @@ COMMANDS: Final = {
     "tables": ("lakelog.cli.tables:tables", "List and describe the Iceberg tables of topics."),
     "pipeline": ("lakelog.cli.pipeline:pipeline", "Turn the log into tables, with Spark."),
     "admin": ("lakelog.cli.admin:admin", "Look inside a running broker."),
-    "config": ("lakelog.cli.settings:config", "Check and show the configuration."),
-    "api-versions": ("lakelog.cli.api_versions:api_versions", "List the Kafka APIs and versions."),
+    "config": ("lakelog.cli.admin:config", "Check and show the configuration."),
+    "api-versions": ("lakelog.cli.admin:api_versions", "List the Kafka APIs and versions."),
 }
 
 

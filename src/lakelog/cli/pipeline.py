@@ -15,8 +15,7 @@ from typing import Any, Final
 
 import click
 
-from lakelog.cli.conversation import json_option
-from lakelog.cli.output import show_rows
+from lakelog.cli.command import json_option, show_rows
 from lakelog.cli.serve import flags_of, log_to_stderr, loop_factory
 from lakelog.clock import Tasks
 from lakelog.config.load import load

@@ -1,24 +1,136 @@
-"""`lakelog records`: produce and consume.
+"""`lakelog records`: produce and consume, as JSON that can be read back without loss.
 
-What `consume` prints, `produce --json` reads back without loss.
+    {"topic": "t", "partition": 0, "offset": 7, "timestamp": 1700000000000,
+     "key": "k", "value": {"base64": "/wA="}, "headers": [["h", "v"], ["h", null]]}
+
+What `consume` prints, one record a line, `produce --json` reads back. Text stands as text where the
+bytes are UTF-8, else as `{"base64": …}`; null is null. Headers are pairs in their order, so that a
+name may come twice. On the way back only key, value, headers, timestamp and partition count; each
+may be missing.
 """
 
+import base64
+import binascii
+import json
 import sys
 from collections.abc import Callable, Iterator
 from typing import Final
 
 import click
 
-from lakelog.cli import json_lines, offsets
-from lakelog.cli.consuming import Consumed, Reading, consume
-from lakelog.cli.conversation import broker_option, converse
-from lakelog.cli.output import show
-from lakelog.cli.producing import BATCH_RECORDS_MAX, Produced, Sender, Sending, chunks
+from lakelog.cli import offsets
+from lakelog.cli.command import broker_option, converse, show
+from lakelog.cli.record_clients import (
+    BATCH_RECORDS_MAX,
+    Consumed,
+    Produced,
+    Reading,
+    Sender,
+    Sending,
+    chunks,
+    consume,
+)
 from lakelog.clock import SystemClock
 from lakelog.records.build import Record
 from lakelog.records.codecs import Codec
 from lakelog.server.client import Client
 from lakelog.server.options import Address
+
+NO_TIMESTAMP_MS: Final = -1
+FIELDS: Final = frozenset({"topic", "partition", "offset", "timestamp", "key", "value", "headers"})
+
+
+class LineError(ValueError):
+    """A line is no record; the text says why."""
+
+
+def render_line(record: Record, *, topic: str, partition: int, offset: int) -> str:
+    """One line, without its end."""
+    return json.dumps(
+        {
+            "topic": topic,
+            "partition": partition,
+            "offset": offset,
+            "timestamp": record.timestamp_ms,
+            "key": _shown(record.key),
+            "value": _shown(record.value),
+            "headers": [[_shown(name), _shown(value)] for name, value in record.headers],
+        },
+        ensure_ascii=False,
+    )
+
+
+def parse_line(line: str) -> tuple[Record, int | None]:
+    """The record of a line and its partition, if it names one; raises LineError."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError) as reason:
+        raise LineError(f"not JSON: {reason}") from None
+    if not isinstance(found, dict):
+        raise LineError("not a JSON object")
+    unknown = sorted(set(found) - FIELDS)
+    if unknown:
+        raise LineError(f"no field of a record: {', '.join(unknown)}")
+    timestamp_ms = _integer(found.get("timestamp"), "timestamp")
+    record = Record(
+        _read(found.get("key"), "key"),
+        _read(found.get("value"), "value"),
+        NO_TIMESTAMP_MS if timestamp_ms is None else timestamp_ms,
+        _headers(found.get("headers")),
+    )
+    return record, _integer(found.get("partition"), "partition")
+
+
+def _shown(data: bytes | None) -> object:
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def _read(value: object, name: str) -> bytes | None:
+    if value is None:
+        return None
+    if isinstance(value, str):
+        try:
+            return value.encode()
+        except UnicodeEncodeError:
+            raise LineError(f"{name}: half a surrogate pair is no text") from None
+    if isinstance(value, dict) and set(value) == {"base64"} and isinstance(value["base64"], str):
+        try:
+            return base64.b64decode(value["base64"], validate=True)
+        except (binascii.Error, ValueError) as reason:
+            raise LineError(f"{name}: not base64: {reason}") from None
+    raise LineError(f'{name}: needs a text, null or {{"base64": "…"}}')
+
+
+def _headers(value: object) -> tuple[tuple[bytes, bytes | None], ...]:
+    if value is None:
+        return ()
+    if isinstance(value, dict):
+        value = [[name, each] for name, each in value.items()]
+    if not isinstance(value, list):
+        raise LineError("headers: needs a list of pairs")
+    found = []
+    for pair in value:
+        if not isinstance(pair, list) or len(pair) != 2:
+            raise LineError("headers: needs a list of pairs")
+        name = _read(pair[0], "headers")
+        if name is None:
+            raise LineError("headers: a name cannot be null")
+        found.append((name, _read(pair[1], "headers")))
+    return tuple(found)
+
+
+def _integer(value: object, name: str) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not -1 <= value < 1 << 63:
+        raise LineError(f"{name}: needs a whole number")
+    return value
+
 
 CODECS: Final = [codec.name.lower() for codec in Codec]
 
@@ -123,7 +235,7 @@ def consume_command(
         return (found.record.value or b"").decode("utf-8", "backslashreplace")
 
     def as_json(found: Consumed) -> str:
-        return json_lines.render(
+        return render_line(
             found.record, topic=topic, partition=found.partition, offset=found.offset
         )
 
@@ -149,10 +261,10 @@ def _json_records(*, keep_partitions: bool) -> Iterator[tuple[Record, int | None
         if not raw.strip():
             continue
         try:
-            record, partition = json_lines.parse(raw.decode())
-        except (json_lines.LineError, UnicodeDecodeError) as reason:
+            record, partition = parse_line(raw.decode())
+        except (LineError, UnicodeDecodeError) as reason:
             raise click.ClickException(f"line {number}: {reason}") from None
-        if record.timestamp_ms == json_lines.NO_TIMESTAMP_MS:
+        if record.timestamp_ms == NO_TIMESTAMP_MS:
             record = record._replace(timestamp_ms=now_ms)
         yield record, partition if keep_partitions else None
 

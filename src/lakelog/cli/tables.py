@@ -12,10 +12,8 @@ import click
 import msgspec
 from msgspec import Meta
 
-from lakelog.cli.conversation import json_option
-from lakelog.cli.http_pages import asked, http_option
+from lakelog.cli.command import asked, http_option, json_option, show, show_json, show_rows
 from lakelog.cli.offsets import At, OffsetError, parse
-from lakelog.cli.output import show, show_json, show_rows
 from lakelog.clock import SystemClock
 from lakelog.server.options import Address
 

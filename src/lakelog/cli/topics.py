@@ -5,8 +5,15 @@ from typing import Final
 
 import click
 
-from lakelog.cli.conversation import broker_option, check, converse, json_option
-from lakelog.cli.output import show, show_json, show_rows
+from lakelog.cli.command import (
+    broker_option,
+    check,
+    converse,
+    json_option,
+    show,
+    show_json,
+    show_rows,
+)
 from lakelog.model.errors import ErrorCode
 from lakelog.server.client import Client, KafkaFailure
 from lakelog.server.options import Address

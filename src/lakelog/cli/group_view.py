@@ -1,18 +1,28 @@
-"""What a coordinator knows of a group, for both protocols in one shape.
+"""Groups as a cluster tells of them: which there are, who is in one, and how far it is behind.
 
-A classic group's members put their subscription and assignment into opaque bytes; what cannot be
-read there is unknown, never an error. No API tells a classic group's generation.
+- Listing: every broker is asked for its own groups, and the answers are joined. A group that is
+  just moving may be told by two brokers: it is listed once. A broker that does not answer is named,
+  and the others' groups are listed all the same.
+- Describing: what a coordinator knows, for both protocols in one shape. A classic group's members
+  put their subscription and assignment into opaque bytes; what cannot be read there is unknown,
+  never an error. No API tells a classic group's generation.
+- Lag in records is what is left to read: from the committed offset, or from the log start if that
+  is later, to the end. It counts offsets, as Kafka does: a transaction marker is one of them.
+- Lag in seconds is the age of the first record that is left to read: how long the group has kept
+  it waiting. It is 0 when nothing is left to read.
+- What nobody knows is None: a group that never committed, a topic that is gone, a record without a
+  timestamp.
 """
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
-from lakelog.cli.cluster import Cluster, Node
-from lakelog.cli.conversation import check
-from lakelog.cli.group_lag import TopicPartition
+from lakelog.cli.cluster import Cluster, Node, patiently
+from lakelog.cli.command import check
 from lakelog.model.errors import ErrorCode
-from lakelog.server.client import Client, KafkaFailure
+from lakelog.server.client import Client, KafkaFailure, Unreachable
 from lakelog.topics.routing import zone_of
 from lakelog.wire.apis import ApiKey
 from lakelog.wire.codec import PROTOCOL_TYPE, decode_assignment, decode_subscription
@@ -29,7 +39,85 @@ from lakelog.wire.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from lakelog.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from lakelog.wire.schema import ProtocolError
+
+
+class TopicPartition(NamedTuple):
+    """A partition and its topic; they sort as people list them."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}, partition {self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a group stands in a partition that holds [start, end)."""
+
+    at: TopicPartition
+    committed: int | None = None
+    start: int | None = None
+    end: int | None = None
+    unread_ms: int | None = None
+    """The timestamp of the first record that is left to read."""
+    only_markers: bool = False
+    """Whether what is left to read is known to hold no record, only markers and gaps."""
+    trouble: str = ""
+    """Why start and end are not known."""
+
+    @property
+    def unread(self) -> range | None:
+        """The offsets that are left to read."""
+        if self.committed is None or self.start is None or self.end is None:
+            return None
+        return range(max(self.committed, self.start), self.end)
+
+
+def lag_records(position: Position) -> int | None:
+    """How many records are left to read."""
+    return None if position.unread is None else len(position.unread)
+
+
+def lag_ms(position: Position, now_ms: int) -> int | None:
+    """For how long the first unread record has waited; a clock behind its producer's reads as 0."""
+    if position.unread is None:
+        return None
+    if not position.unread or position.only_markers:
+        return 0
+    if position.unread_ms is None or position.unread_ms < 0:
+        return None
+    return max(0, now_ms - position.unread_ms)
+
+
+def remark(position: Position) -> str:
+    """What is odd about a position, in a few words; empty if nothing is."""
+    if position.trouble or position.committed is None:
+        return position.trouble
+    assert position.start is not None
+    assert position.end is not None
+    if position.committed < position.start:
+        return f"below the log start, {position.start}"
+    if position.committed > position.end:
+        return "beyond the end"
+    return ""
+
+
+def row(position: Position, now_ms: int) -> dict[str, object]:
+    """A position as a row of a table."""
+    waited_ms = lag_ms(position, now_ms)
+    return {
+        "topic": position.at.topic,
+        "partition": position.at.partition,
+        "committed": position.committed,
+        "end": position.end,
+        "lag": lag_records(position),
+        "seconds": None if waited_ms is None else waited_ms / 1000,
+        "note": remark(position),
+    }
+
 
 DEAD: Final = "Dead"
 NO_GROUP: Final = "there is no such group"
@@ -221,3 +309,78 @@ def _runs(indexes: Iterable[int]) -> str:
         else:
             runs.append([index])
     return ",".join("-".join(map(str, run)) for run in runs)
+
+
+STATES: Final = (
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Stable",
+    "Dead",
+    "Empty",
+    "Assigning",
+    "Reconciling",
+    "NotReady",
+)
+TYPES: Final = ("classic", "consumer", "share", "streams")
+STATES_SINCE: Final = 4
+TYPES_SINCE: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which groups to list; without states or types, those of all."""
+
+    states: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What one broker answered: its groups, or why there are none."""
+
+    node: Node
+    groups: tuple[ListedGroup, ...] = ()
+    failure: str = ""
+
+
+async def list_groups(cluster: Cluster, wanted: Wanted) -> list[Listing]:
+    """Ask every broker of the cluster."""
+    nodes = await cluster.nodes()
+    return list(await asyncio.gather(*(_listed(cluster, node, wanted) for node in nodes)))
+
+
+def joined(listings: Iterable[Listing]) -> list[dict[str, object]]:
+    """One row for each group, by name."""
+    found: dict[str, dict[str, object]] = {}
+    for listing in listings:
+        for each in listing.groups:
+            row: dict[str, object] = {
+                "group": each.group_id,
+                "state": each.group_state or None,
+                "type": each.group_type or None,
+                "protocol": each.protocol_type or None,
+                "coordinator": listing.node.id,
+                "address": str(listing.node.address),
+            }
+            found.setdefault(each.group_id, row)
+    return [found[group] for group in sorted(found)]
+
+
+async def _listed(cluster: Cluster, node: Node, wanted: Wanted) -> Listing:
+    try:
+        client = await cluster.client(node)
+        return Listing(node, await patiently(lambda: _ask(client, wanted)))
+    except Unreachable as reason:
+        return Listing(node, failure=str(reason))
+    except KafkaFailure as reason:
+        return Listing(node, failure=f"broker {node.id}: {reason}")
+
+
+async def _ask(client: Client, wanted: Wanted) -> tuple[ListedGroup, ...]:
+    version = client.version(ApiKey.LIST_GROUPS)
+    # A broker that does not know a filter lists everything, which is not what was asked for.
+    if (wanted.states and version < STATES_SINCE) or (wanted.types and version < TYPES_SINCE):
+        raise KafkaFailure(ErrorCode.UNSUPPORTED_VERSION, "it cannot filter groups like that")
+    answer = await client.call(ListGroupsRequest(wanted.states, wanted.types), ListGroupsResponse)
+    check(answer.error_code, about="ListGroups")
+    return answer.groups

@@ -5,7 +5,7 @@ from aiokafka.partitioner import murmur2 as oracle
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.cli.partitioner import murmur2, partition_of
+from lakelog.cli.record_clients import murmur2, partition_of
 
 
 @pytest.mark.parametrize(

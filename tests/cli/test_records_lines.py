@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.cli.json_lines import LineError, parse, render
+from lakelog.cli.records import LineError, parse_line, render_line
 from lakelog.records.build import Record
 
 blobs = st.none() | st.binary(max_size=30) | st.text(max_size=20).map(str.encode)
@@ -22,14 +22,14 @@ records = st.builds(
 
 @given(records, st.integers(0, 9), st.integers(0, 1 << 60))
 def test_a_record_survives_the_round_trip(record: Record, partition: int, offset: int) -> None:
-    line = render(record, topic="t", partition=partition, offset=offset)
+    line = render_line(record, topic="t", partition=partition, offset=offset)
     assert "\n" not in line
-    assert parse(line) == (record, partition)
+    assert parse_line(line) == (record, partition)
 
 
 def test_text_is_readable_and_bytes_are_base64() -> None:
     record = Record(b"k", b"\xff\0", 5, ((b"h", "é".encode()), (b"h", None)))
-    assert json.loads(render(record, topic="t", partition=1, offset=2)) == {
+    assert json.loads(render_line(record, topic="t", partition=1, offset=2)) == {
         "topic": "t",
         "partition": 1,
         "offset": 2,
@@ -41,8 +41,8 @@ def test_text_is_readable_and_bytes_are_base64() -> None:
 
 
 def test_a_line_needs_nothing_and_headers_may_be_an_object() -> None:
-    assert parse("{}") == (Record(None, None, -1, ()), None)
-    assert parse('{"headers": {"a": "1"}}')[0].headers == ((b"a", b"1"),)
+    assert parse_line("{}") == (Record(None, None, -1, ()), None)
+    assert parse_line('{"headers": {"a": "1"}}')[0].headers == ((b"a", b"1"),)
 
 
 @pytest.mark.parametrize(
@@ -67,12 +67,12 @@ def test_a_line_needs_nothing_and_headers_may_be_an_object() -> None:
 )
 def test_what_is_no_record_is_refused(line: str) -> None:
     with pytest.raises(LineError):
-        parse(line)
+        parse_line(line)
 
 
 @given(st.text(max_size=60))
 def test_nothing_but_a_line_error_leaves_the_parser(line: str) -> None:
     try:
-        parse(line)
+        parse_line(line)
     except LineError:
         return

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lakelog.cli.unread import scan
+from lakelog.cli.group_offsets import scan
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.codecs import Codec
 from lakelog.records.header import BatchError
