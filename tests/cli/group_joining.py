@@ -8,9 +8,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from lakelog.cli.cluster import Cluster
+from lakelog.cli.cluster import ClusterConnections
 from lakelog.cli.group_offsets import commit_offsets
-from lakelog.cli.group_view import TopicPartition
+from lakelog.cli.group_view import NamedPartition
 from lakelog.server.client import Client
 from lakelog.server.options import Address
 from lakelog.wire.codec import (
@@ -149,13 +149,13 @@ def leave_consumer(bootstrap: str, group: str, member: str) -> None:
     _at_coordinator(bootstrap, group, "leaver", leave)
 
 
-def commit(bootstrap: str, group: str, at: TopicPartition, offset: int) -> None:
+def commit(bootstrap: str, group: str, at: NamedPartition, offset: int) -> None:
     """Commit any offset for no member, as an administrator may."""
 
     async def conversation() -> None:
         async with (
             await Client.connect(Address.parse(bootstrap)) as first,
-            Cluster(first) as cluster,
+            ClusterConnections(first) as cluster,
         ):
             topics = await cluster.topics(names=[at.topic])
             assert not await commit_offsets(cluster, group, topics, {at: offset})
@@ -163,7 +163,7 @@ def commit(bootstrap: str, group: str, at: TopicPartition, offset: int) -> None:
     asyncio.run(conversation())
 
 
-def delete_records(bootstrap: str, at: TopicPartition, before: int) -> None:
+def delete_records(bootstrap: str, at: NamedPartition, before: int) -> None:
     """Move the log start of a partition."""
     wanted = DeleteRecordsTopic(at.topic, (DeleteRecordsPartition(at.partition, before),))
 
@@ -187,7 +187,7 @@ def _at_coordinator(
         async with (
             asyncio.timeout(JOIN_S_MAX),
             await Client.connect(Address.parse(bootstrap)) as first,
-            Cluster(first) as cluster,
+            ClusterConnections(first) as cluster,
         ):
             node, _ = await cluster.at_coordinator(group, nothing)
             async with await Client.connect(node.address, client_id=client_id) as client:

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.live import Live
 from tests.cli.conftest import Command
 
-from lakelog.cli.discover import Kept, View, heading, ids_text, json_of, lines_of
+from lakelog.cli.discover import LiveTable, NodeView, heading, ids_text, json_of, lines_of
 from lakelog.discovery import (
     KafkaDiscovery,
     KafkaDiscoveryConfig,
@@ -33,7 +33,7 @@ def node(name: str, *, owned: tuple[int, ...] = (), **more: object) -> NodeInfo:
     return NodeInfo(NodeId(name), "10.0.0.1:9100", "10.0.0.1:9200", metadata, NodeState.ACTIVE)
 
 
-VIEW = View(
+VIEW = NodeView(
     node_id="a",
     state="active",
     generation=3,
@@ -56,7 +56,7 @@ def test_the_table_says_who_is_there_and_who_this_is() -> None:
 
 
 def test_before_the_first_generation_there_is_no_leader() -> None:
-    joining = View("a", "joining", -1, "", (), ())
+    joining = NodeView("a", "joining", -1, "", (), ())
     assert heading(joining) == "node a is joining, 0 nodes"
 
 
@@ -82,8 +82,8 @@ def test_a_terminal_keeps_one_table_up_to_date() -> None:
     drawn = io.StringIO()
     console = Console(file=drawn, force_terminal=True, width=100, color_system=None)
     with Live(console=console, auto_refresh=False) as live:
-        screen = Kept(live)
-        screen.show(View("a", "joining", -1, "", (), ()))
+        screen = LiveTable(live)
+        screen.show(NodeView("a", "joining", -1, "", (), ()))
         screen.show(VIEW)
     last = drawn.getvalue().rpartition("generation 3")[2]
     assert "a (this)" in last

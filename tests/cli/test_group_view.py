@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.cli.cluster import Node
+from lakelog.cli.cluster import BrokerNode
 from lakelog.cli.group_view import (
-    Listing,
-    Member,
+    BrokerGroups,
+    GroupMemberView,
+    NamedPartition,
     Position,
-    TopicPartition,
     classic_facts,
     consumer_facts,
     joined,
@@ -36,7 +36,7 @@ from lakelog.wire.messages.consumer_group_describe import (
 from lakelog.wire.messages.describe_groups import DescribedGroupMember, DescribeGroupsDescribedGroup
 from lakelog.wire.messages.list_groups import ListedGroup
 
-AT = TopicPartition("orders", 0)
+AT = NamedPartition("orders", 0)
 NOW_MS = 1_800_000_000_000
 
 
@@ -117,7 +117,7 @@ ASSIGNMENT = encode_assignment(
 
 def classic(
     *, metadata: bytes = b"", assignment: bytes = b"", client: str = "c", kind: str = "consumer"
-) -> Member:
+) -> GroupMemberView:
     member = DescribedGroupMember("m", "i", client, "/10.0.0.1", metadata, assignment)
     found = DescribeGroupsDescribedGroup(
         group_id="g",
@@ -140,7 +140,7 @@ def consumer(assigned: dict[str, tuple[int, ...]]) -> ConsumerGroupDescribeAssig
 
 def test_a_classic_members_assignment_is_read_from_its_bytes() -> None:
     found = classic(assignment=ASSIGNMENT)
-    assert found == Member("m", "i", "c", "10.0.0.1", None, {"a": (0, 1, 3), "b": (1,)})
+    assert found == GroupMemberView("m", "i", "c", "10.0.0.1", None, {"a": (0, 1, 3), "b": (1,)})
     assert partitions_text(found.assigned) == "a:0-1,3 b:1"
 
 
@@ -183,9 +183,9 @@ def test_a_consumer_group_has_epochs_and_targets() -> None:
     assert (found.type, found.state, found.assignor) == ("consumer", "Reconciling", "uniform")
     assert (found.epoch, found.assignment_epoch) == (5, 4)
     assert found.members == (
-        Member("m", None, "zone_id=z", "10.0.0.1", "r", {"a": (0,)}, {"a": (0, 1)}, 4),
+        GroupMemberView("m", None, "zone_id=z", "10.0.0.1", "r", {"a": (0,)}, {"a": (0, 1)}, 4),
     )
-    assert found.assigned() == [TopicPartition("a", 0), TopicPartition("a", 1)]
+    assert found.assigned() == [NamedPartition("a", 0), NamedPartition("a", 1)]
 
 
 def test_partitions_are_written_as_runs() -> None:
@@ -194,16 +194,18 @@ def test_partitions_are_written_as_runs() -> None:
     assert partitions_text({}) == "-"
 
 
-ONE = Node(1, Address("a", 9092))
-TWO = Node(2, Address("b", 9092))
+ONE = BrokerNode(1, Address("a", 9092))
+TWO = BrokerNode(2, Address("b", 9092))
 
 
 def test_a_group_that_two_brokers_tell_is_listed_once() -> None:
     rows = joined(
         [
-            Listing(ONE, (ListedGroup("z", "consumer", "Stable", "classic"), ListedGroup("m"))),
-            Listing(TWO, (ListedGroup("a", "", "Empty", "consumer"), ListedGroup("z"))),
-            Listing(Node(3, Address("c", 1)), failure="nobody answers"),
+            BrokerGroups(
+                ONE, (ListedGroup("z", "consumer", "Stable", "classic"), ListedGroup("m"))
+            ),
+            BrokerGroups(TWO, (ListedGroup("a", "", "Empty", "consumer"), ListedGroup("z"))),
+            BrokerGroups(BrokerNode(3, Address("c", 1)), failure="nobody answers"),
         ]
     )
     assert [(row["group"], row["coordinator"]) for row in rows] == [("a", 2), ("m", 1), ("z", 1)]
@@ -218,5 +220,5 @@ def test_a_group_that_two_brokers_tell_is_listed_once() -> None:
 
 
 def test_what_an_old_broker_does_not_tell_is_not_known() -> None:
-    (row,) = joined([Listing(ONE, (ListedGroup("g"),))])
+    (row,) = joined([BrokerGroups(ONE, (ListedGroup("g"),))])
     assert (row["state"], row["type"], row["protocol"]) == (None, None, None)

@@ -10,7 +10,7 @@ from lakelog.cli.offsets import (
     End,
     Exact,
     OffsetError,
-    OffsetRange,
+    ReadBounds,
     Start,
     parse,
     resolve,
@@ -52,7 +52,7 @@ HOUR_MS = 3_600_000
     ],
 )
 def test_an_offset_is_read(text: str, start: Bound, end: Bound | None) -> None:
-    assert parse(text, now_ms=NOW_MS) == OffsetRange(start, end)
+    assert parse(text, now_ms=NOW_MS) == ReadBounds(start, end)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from confluent_kafka import Producer
 
 from lakelog.catalog.tables import builtin_tables
-from lakelog.cli.compose import Running, embedded_broker
+from lakelog.cli.compose import RunningBroker, embedded_broker
 from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.config.load import load
 from lakelog.config.options import Options
@@ -51,7 +51,7 @@ def reading_threads() -> list[str]:
 class Broker:
     """A broker that runs, and the loop that it runs on."""
 
-    running: Running
+    running: RunningBroker
     options: Options
     loop: asyncio.AbstractEventLoop
 

@@ -38,7 +38,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class BrokerNode:
     """A broker of the cluster and where it says that it listens."""
 
     id: int
@@ -46,7 +46,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class TopicLeaders:
     """A topic and the leader of each of its partitions; -1 where there is none."""
 
     name: str
@@ -54,13 +54,13 @@ class Topic:
     leaders: dict[int, int]
 
 
-class Cluster:
+class ClusterConnections:
     """Connections to the brokers of one cluster, known through one of them."""
 
     def __init__(self, first: Client) -> None:
         self._first = first
         self._clients: dict[int, Client] = {}
-        self._nodes: dict[int, Node] = {}
+        self._nodes: dict[int, BrokerNode] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -69,16 +69,16 @@ class Cluster:
         for client in self._clients.values():
             await client.close()
 
-    async def nodes(self) -> list[Node]:
+    async def nodes(self) -> list[BrokerNode]:
         """All brokers, by their ids."""
         answer = await self._metadata(())
         self._nodes = {
-            each.node_id: Node(each.node_id, Address(each.host, each.port))
+            each.node_id: BrokerNode(each.node_id, Address(each.host, each.port))
             for each in answer.brokers
         }
         return [self._nodes[number] for number in sorted(self._nodes)]
 
-    async def client(self, node: Node) -> Client:
+    async def client(self, node: BrokerNode) -> Client:
         """The connection to a broker; raises Unreachable with the broker's name."""
         found = self._clients.get(node.id)
         if found is None:
@@ -99,10 +99,10 @@ class Cluster:
 
     async def at_coordinator(
         self, group: str, ask: Callable[[Client], Awaitable[Result]]
-    ) -> tuple[Node, Result]:
+    ) -> tuple[BrokerNode, Result]:
         """Ask a group's coordinator, again and again while the group is moving or loading."""
 
-        async def once() -> tuple[Node, Result]:
+        async def once() -> tuple[BrokerNode, Result]:
             node = await self._find_coordinator(group)
             return node, await ask(await self.client(node))
 
@@ -110,7 +110,7 @@ class Cluster:
 
     async def topics(
         self, *, names: Iterable[str] = (), ids: Iterable[bytes] = ()
-    ) -> dict[str, Topic]:
+    ) -> dict[str, TopicLeaders]:
         """Those of these topics that there are, by their names; none is created by asking."""
         wanted = (
             *(MetadataRequestTopic(name=name) for name in sorted(set(names))),
@@ -128,19 +128,19 @@ class Cluster:
         check(answer.error_code, about="Metadata")
         return answer
 
-    async def _find_coordinator(self, group: str) -> Node:
+    async def _find_coordinator(self, group: str) -> BrokerNode:
         request = FindCoordinatorRequest(GROUP_KEY, coordinator_keys=(group,), key=group)
         answer = await self._first.call(request, FindCoordinatorResponse)
         found = answer.coordinators[0] if answer.coordinators else answer  # one key before v4
         check(found.error_code, found.error_message, about=group)
-        return Node(found.node_id, Address(found.host, found.port))
+        return BrokerNode(found.node_id, Address(found.host, found.port))
 
 
-def administer(broker: Address, talk: Callable[[Cluster], Awaitable[Result]]) -> Result:
+def administer(broker: Address, talk: Callable[[ClusterConnections], Awaitable[Result]]) -> Result:
     """Connect to a cluster through one of its brokers, talk, hang up everywhere."""
 
     async def through(client: Client) -> Result:
-        async with Cluster(client) as cluster:
+        async with ClusterConnections(client) as cluster:
             return await talk(cluster)
 
     return converse(broker, through)
@@ -170,9 +170,9 @@ def _there(topic: MetadataResponseTopic) -> bool:
     return True
 
 
-def _topic(name: str, found: MetadataResponseTopic) -> Topic:
+def _topic(name: str, found: MetadataResponseTopic) -> TopicLeaders:
     leaders = {each.partition_index: each.leader_id for each in found.partitions}
-    return Topic(name, found.topic_id, leaders)
+    return TopicLeaders(name, found.topic_id, leaders)
 
 
 def has_id(topic_id: bytes) -> bool:

@@ -32,7 +32,7 @@ log = logging.getLogger("lakelog")
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningBroker:
     """A broker that serves, as those who tell of it see it."""
 
     address: Address
@@ -104,7 +104,7 @@ def bind_http(options: Options) -> tuple[socket.socket, Address] | None:
 
 async def run_broker(
     options: Options,
-    announce: Callable[[Running], None],
+    announce: Callable[[RunningBroker], None],
     beside: Callable[[Address], Coroutine[Any, Any, None]] | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then drain and return; raises what made it stop otherwise.
@@ -120,7 +120,9 @@ async def run_broker(
             try:
                 await node.start()
                 gc.freeze()  # what is here now stays: no need to look at it again
-                announce(Running(node.address, shown, options.metadata_url(), world.objects.url))
+                announce(
+                    RunningBroker(node.address, shown, options.metadata_url(), world.objects.url)
+                )
                 pages = (
                     None if http is None else partial(_serve_http, node, world, options, http[0])
                 )
@@ -134,7 +136,7 @@ async def run_broker(
 
 
 @contextlib.asynccontextmanager
-async def embedded_broker(options: Options) -> AsyncIterator[Running]:
+async def embedded_broker(options: Options) -> AsyncIterator[RunningBroker]:
     """A broker with its HTTP port inside this process, for as long as it is entered."""
     http = bind_http(options)
     shown = http[1] if http else None
@@ -146,7 +148,7 @@ async def embedded_broker(options: Options) -> AsyncIterator[Running]:
                 await node.start()
                 if http is not None:
                     tasks.spawn(_serve_http(node, world, options, http[0]), name="http")
-                yield Running(node.address, shown, options.metadata_url(), world.objects.url)
+                yield RunningBroker(node.address, shown, options.metadata_url(), world.objects.url)
                 await node.drain()
             finally:
                 await tasks.close()

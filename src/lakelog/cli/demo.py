@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from lakelog.cli.command import check, show, show_json
-from lakelog.cli.compose import Running, embedded_broker
+from lakelog.cli.compose import RunningBroker, embedded_broker
 from lakelog.cli.demo_clients import Placed, clients
-from lakelog.cli.offsets import End, OffsetRange, Start
+from lakelog.cli.offsets import End, ReadBounds, Start
 from lakelog.cli.pipeline import check_pipeline
-from lakelog.cli.record_clients import Reading, consume
+from lakelog.cli.record_clients import TopicRead, consume
 from lakelog.cli.serve import loop_factory
 from lakelog.clock import SystemClock
 from lakelog.config.load import load
@@ -58,7 +58,7 @@ class TableFigures:
     consume_again_s: float = 0.0
 
 
-async def compacted(running: Running, options: Options) -> TableFigures:
+async def compacted(running: RunningBroker, options: Options) -> TableFigures:
     """Run `lakelog pipeline --once` for this broker; what it wrote."""
     began_s = time.perf_counter()
     child = await asyncio.create_subprocess_exec(
@@ -86,7 +86,7 @@ async def compacted(running: Running, options: Options) -> TableFigures:
     )
 
 
-def same_rows(running: Running, namespace: str, topic: str, placed: "Placed") -> None:
+def same_rows(running: RunningBroker, namespace: str, topic: str, placed: "Placed") -> None:
     """Raise `Corrupt` unless the table has exactly these records; blocks while it is read."""
     from pyiceberg.catalog.rest import RestCatalog  # noqa: PLC0415 - slow to import, and an extra
 
@@ -102,7 +102,7 @@ def same_rows(running: Running, namespace: str, topic: str, placed: "Placed") ->
             raise Corrupt(f"the row of offset {offset} of partition {partition} differs")
 
 
-def duckdb_count(running: Running, namespace: str, topic: str) -> int | None:
+def duckdb_count(running: RunningBroker, namespace: str, topic: str) -> int | None:
     """How many rows DuckDB counts; None where it or an extension is not installed."""
     places = [importlib.util.find_spec(f"duckdb_extension_{name}") for name in EXTENSIONS]
     if importlib.util.find_spec("duckdb") is None or None in places:
@@ -198,7 +198,7 @@ async def _story(directory: Path, count: int, *, quiet: bool) -> Figures:
 
 
 async def _exchange(
-    running: Running, sent: list[Record], start_s: float, say: Say
+    running: RunningBroker, sent: list[Record], start_s: float, say: Say
 ) -> tuple[Figures, Placed]:
     """Produce and consume; returns where every record is."""
     async with await Client.connect(running.address) as client:
@@ -220,7 +220,7 @@ async def _exchange(
 
 
 async def _tabled(
-    options: Options, running: Running, placed: Placed, figures: Figures, say: Say
+    options: Options, running: RunningBroker, placed: Placed, figures: Figures, say: Say
 ) -> Figures:
     """Turn the topic into a table, and see that it says the same as the log."""
     try:
@@ -245,7 +245,7 @@ async def _tabled(
     began_s = time.perf_counter()
     async with await Client.connect(running.address) as client:
         found: Placed = {}
-        async for some in consume(client, Reading(TOPIC, OffsetRange(Start(), End()))):
+        async for some in consume(client, TopicRead(TOPIC, ReadBounds(Start(), End()))):
             found |= {(each.partition, each.offset): each.record for each in some}
     _compare(placed, found)
     again_s = time.perf_counter() - began_s

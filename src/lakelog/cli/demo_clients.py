@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Protocol, TypeAlias
 
-from lakelog.cli.offsets import End, OffsetRange, Start
-from lakelog.cli.record_clients import Reading, Sender, Sending, chunks, consume
+from lakelog.cli.offsets import End, ReadBounds, Start
+from lakelog.cli.record_clients import Sender, Sending, TopicRead, chunks, consume
 from lakelog.model.failures import Unavailable
 from lakelog.records.build import Record
 from lakelog.records.codecs import Codec
@@ -70,7 +70,7 @@ class OwnClients:
         """Read so many records from the beginning."""
         placed: Placed = {}
         async with await Client.connect(self._address) as client:
-            async for some in consume(client, Reading(topic, OffsetRange(Start(), End()))):
+            async for some in consume(client, TopicRead(topic, ReadBounds(Start(), End()))):
                 placed |= {(each.partition, each.offset): each.record for each in some}
         return placed
 

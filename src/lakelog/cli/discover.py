@@ -35,7 +35,7 @@ LOOK_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class NodeView:
     """What a node knows at one moment."""
 
     node_id: str
@@ -49,7 +49,7 @@ class View:
 class Screen(Protocol):
     """Who shows a view."""
 
-    def show(self, view: View) -> None:
+    def show(self, view: NodeView) -> None:
         """Show it in place of the one before."""
 
 
@@ -147,7 +147,7 @@ def _run(
         listen(heard)
     node.on_failure(failed)
     clock = SystemClock()
-    shown: View | None = None
+    shown: NodeView | None = None
     try:
         node.start(timeout_s)
         signals.is_running = True
@@ -170,9 +170,9 @@ def _run(
         node.stop()
 
 
-def view_of(node: "KafkaDiscovery") -> View:
+def view_of(node: "KafkaDiscovery") -> NodeView:
     """What a node knows now."""
-    return View(
+    return NodeView(
         node_id=node.node_id,
         state=node.state.value,
         generation=node.generation,
@@ -182,12 +182,12 @@ def view_of(node: "KafkaDiscovery") -> View:
     )
 
 
-def lines_of(view: View) -> str:
+def lines_of(view: NodeView) -> str:
     """The view for people: a heading and a table."""
     return f"{heading(view)}\n{table([name.upper() for name in HEAD], rows_of(view))}"
 
 
-def heading(view: View) -> str:
+def heading(view: NodeView) -> str:
     """The group in one line."""
     count = len(view.nodes)
     nodes = f"{count} node{'' if count == 1 else 's'}"
@@ -199,7 +199,7 @@ def heading(view: View) -> str:
     )
 
 
-def rows_of(view: View) -> list[tuple[str, ...]]:
+def rows_of(view: NodeView) -> list[tuple[str, ...]]:
     """One row for each node."""
     return [
         (
@@ -229,7 +229,7 @@ def ids_text(ids: Sequence[int]) -> str:
     return ",".join(texts) or "-"
 
 
-def json_of(view: View) -> str:
+def json_of(view: NodeView) -> str:
     """The view for programs, in one line."""
     return json.dumps(
         {
@@ -263,21 +263,21 @@ def json_of(view: View) -> str:
 class Printed:
     """Every view is printed after the one before."""
 
-    def __init__(self, render: Callable[[View], str]) -> None:
+    def __init__(self, render: Callable[[NodeView], str]) -> None:
         self._render = render
 
-    def show(self, view: View) -> None:
+    def show(self, view: NodeView) -> None:
         """Print it."""
         show(self._render(view))
 
 
-class Kept:
+class LiveTable:
     """One table on a terminal, kept up to date."""
 
     def __init__(self, live: "Live") -> None:
         self._live = live
 
-    def show(self, view: View) -> None:
+    def show(self, view: NodeView) -> None:
         """Draw it in place of the one before."""
         from rich.table import Table  # noqa: PLC0415 - only for a terminal
 
@@ -301,7 +301,7 @@ def _screen(*, as_json: bool) -> Iterator[Screen]:
         yield Printed(lines_of)
         return
     with Live(console=Console(highlight=False), auto_refresh=False) as live:
-        yield Kept(live)
+        yield LiveTable(live)
 
 
 @dataclass(slots=True)

@@ -15,9 +15,9 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from lakelog.cli.cluster import MOVING, Cluster, Topic, has_id
+from lakelog.cli.cluster import MOVING, ClusterConnections, TopicLeaders, has_id
 from lakelog.cli.command import check
-from lakelog.cli.group_view import Position, TopicPartition
+from lakelog.cli.group_view import NamedPartition, Position
 from lakelog.cli.record_clients import DECOMPRESSED_BYTES_MAX, WAIT_MS
 from lakelog.cli.topics import CONSUMER, EARLIEST, LATEST, TIMEOUT_MS
 from lakelog.records.columns import decode_columns
@@ -69,13 +69,15 @@ class Extent:
 
 
 async def extents(
-    cluster: Cluster, topics: Mapping[str, Topic], wanted: Iterable[TopicPartition]
-) -> dict[TopicPartition, Extent | str]:
+    cluster: ClusterConnections,
+    topics: Mapping[str, TopicLeaders],
+    wanted: Iterable[NamedPartition],
+) -> dict[NamedPartition, Extent | str]:
     """What each partition holds, or why that is not known."""
     wanted = sorted(set(wanted))
     starts = await offsets_at(cluster, topics, wanted, EARLIEST)
     ends = await offsets_at(cluster, topics, wanted, LATEST)
-    found: dict[TopicPartition, Extent | str] = {}
+    found: dict[NamedPartition, Extent | str] = {}
     for at in wanted:
         start, end = starts[at], ends[at]
         if isinstance(start, str):
@@ -88,17 +90,17 @@ async def extents(
 
 
 async def offsets_at(
-    cluster: Cluster,
-    topics: Mapping[str, Topic],
-    wanted: Iterable[TopicPartition],
+    cluster: ClusterConnections,
+    topics: Mapping[str, TopicLeaders],
+    wanted: Iterable[NamedPartition],
     timestamp: int,
-) -> dict[TopicPartition, int | str]:
+) -> dict[NamedPartition, int | str]:
     """The offset that a time, or -1 and -2, stands for in each partition, or why it is not known.
 
     The offset is -1 where no record is that late.
     """
     wanted = sorted(set(wanted))
-    found: dict[TopicPartition, int | str] = {at: _missing(topics, at) for at in wanted}
+    found: dict[NamedPartition, int | str] = {at: _missing(topics, at) for at in wanted}
     for leader, led in by_leader(topics, wanted).items():
         try:
             client = await cluster.leader(leader)
@@ -108,17 +110,17 @@ async def offsets_at(
             continue
         for topic in answer.topics:
             for each in topic.partitions:
-                at = TopicPartition(topic.name, each.partition_index)
+                at = NamedPartition(topic.name, each.partition_index)
                 code = each.error_code
                 found[at] = str(KafkaFailure(code)) if code else each.offset
     return found
 
 
 def by_leader(
-    topics: Mapping[str, Topic], wanted: Iterable[TopicPartition]
-) -> dict[int, list[TopicPartition]]:
+    topics: Mapping[str, TopicLeaders], wanted: Iterable[NamedPartition]
+) -> dict[int, list[NamedPartition]]:
     """The partitions that each broker leads, in order; those that are not there are left out."""
-    found: dict[int, list[TopicPartition]] = {}
+    found: dict[int, list[NamedPartition]] = {}
     for at in sorted(wanted):
         topic = topics.get(at.topic)
         if topic is not None and at.partition in topic.leaders:
@@ -126,11 +128,11 @@ def by_leader(
     return found
 
 
-def _missing(topics: Mapping[str, Topic], at: TopicPartition) -> str:
+def _missing(topics: Mapping[str, TopicLeaders], at: NamedPartition) -> str:
     return NO_TOPIC if at.topic not in topics else NO_PARTITION
 
 
-def _request(led: list[TopicPartition], timestamp: int) -> ListOffsetsRequest:
+def _request(led: list[NamedPartition], timestamp: int) -> ListOffsetsRequest:
     asked = tuple(
         ListOffsetsTopic(
             name,
@@ -152,13 +154,15 @@ ROUNDS_MAX: Final = 64
 
 
 async def first_unread(
-    cluster: Cluster, topics: Mapping[str, Topic], unread: Mapping[TopicPartition, range]
-) -> dict[TopicPartition, int | None]:
+    cluster: ClusterConnections,
+    topics: Mapping[str, TopicLeaders],
+    unread: Mapping[NamedPartition, range],
+) -> dict[NamedPartition, int | None]:
     """The timestamp of the first record in each range of offsets.
 
     It is None where the range holds no record; a partition that could not be read is left out.
     """
-    found: dict[TopicPartition, int | None] = {}
+    found: dict[NamedPartition, int | None] = {}
     for leader, led in by_leader(topics, [at for at, left in unread.items() if left]).items():
         client = await cluster.leader(leader)
         search = _Search(client, topics, {at: unread[at] for at in led})
@@ -176,14 +180,14 @@ class _Search:
     """The partitions of one leader: what is found, and in which offsets the others are sought."""
 
     def __init__(
-        self, client: Client, topics: Mapping[str, Topic], left: dict[TopicPartition, range]
+        self, client: Client, topics: Mapping[str, TopicLeaders], left: dict[NamedPartition, range]
     ) -> None:
         self._client = client
         self._topics = topics
         self.left = left
-        self.found: dict[TopicPartition, int | None] = {}
+        self.found: dict[NamedPartition, int | None] = {}
 
-    async def insist(self, at: TopicPartition) -> None:
+    async def insist(self, at: NamedPartition) -> None:
         """Look at batch after batch until a record is found or nothing more is learnt."""
         for _ in range(ROUNDS_MAX):
             before = self.left.get(at)
@@ -191,18 +195,18 @@ class _Search:
             if self.left.get(at) in (before, None):
                 return
 
-    async def ask(self, asked: Sequence[TopicPartition], bytes_max: int) -> None:
+    async def ask(self, asked: Sequence[NamedPartition], bytes_max: int) -> None:
         """Fetch once, and take out what is settled."""
         answer = await self._client.call(self._request(asked, bytes_max), FetchResponse)
         names = {self._topics[at.topic].id: at.topic for at in asked}
         for topic in answer.responses:
             name = names.get(topic.topic_id, "") if has_id(topic.topic_id) else topic.topic
             for data in topic.partitions:
-                at = TopicPartition(name, data.partition_index)
+                at = NamedPartition(name, data.partition_index)
                 if at in self.left:
                     self._take(at, data)
 
-    def _take(self, at: TopicPartition, data: FetchPartitionData) -> None:
+    def _take(self, at: NamedPartition, data: FetchPartitionData) -> None:
         unread = self.left.pop(at)
         if data.error_code:
             return
@@ -216,7 +220,7 @@ class _Search:
         else:
             self.left[at] = rest
 
-    def _request(self, asked: Sequence[TopicPartition], bytes_max: int) -> FetchRequest:
+    def _request(self, asked: Sequence[NamedPartition], bytes_max: int) -> FetchRequest:
         topics = tuple(
             FetchTopic(
                 self._topics[name].id,
@@ -265,7 +269,7 @@ NOT_COMMITTED: Final = -1
 _Committed: TypeAlias = tuple[OffsetFetchResponsePartition | OffsetFetchResponsePartitions, ...]
 
 
-async def committed_offsets(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
+async def committed_offsets(cluster: ClusterConnections, group: str) -> dict[NamedPartition, int]:
     """What a group has committed, by partition; a group that is not there has committed nothing."""
 
     async def ask(client: Client) -> OffsetFetchResponse:
@@ -288,12 +292,15 @@ async def committed_offsets(cluster: Cluster, group: str) -> dict[TopicPartition
 
 
 async def commit_offsets(
-    cluster: Cluster, group: str, topics: Mapping[str, Topic], offsets: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, int]:
+    cluster: ClusterConnections,
+    group: str,
+    topics: Mapping[str, TopicLeaders],
+    offsets: Mapping[NamedPartition, int],
+) -> dict[NamedPartition, int]:
     """Commit as an administrator, for no member and no generation; returns the refusals' codes."""
     request = OffsetCommitRequest(group, topics=_by_topic(topics, offsets))
 
-    async def ask(client: Client) -> dict[TopicPartition, int]:
+    async def ask(client: Client) -> dict[NamedPartition, int]:
         answer = await client.call(request, OffsetCommitResponse)
         names = {topic.id: topic.name for topic in topics.values()}
         refused = {}
@@ -303,7 +310,7 @@ async def commit_offsets(
                 if each.error_code in MOVING:
                     raise KafkaFailure(each.error_code, about=group)
                 if each.error_code:
-                    refused[TopicPartition(name, each.partition_index)] = each.error_code
+                    refused[NamedPartition(name, each.partition_index)] = each.error_code
         return refused
 
     _, refused = await cluster.at_coordinator(group, ask)
@@ -311,10 +318,10 @@ async def commit_offsets(
 
 
 async def positions(
-    cluster: Cluster,
-    topics: Mapping[str, Topic],
-    committed: Mapping[TopicPartition, int],
-    wanted: Iterable[TopicPartition],
+    cluster: ClusterConnections,
+    topics: Mapping[str, TopicLeaders],
+    committed: Mapping[NamedPartition, int],
+    wanted: Iterable[NamedPartition],
 ) -> list[Position]:
     """Where a group stands in each of these partitions, in order; how old it is, is not asked."""
     wanted = sorted(set(wanted))
@@ -331,7 +338,7 @@ async def positions(
 
 
 async def dated(
-    cluster: Cluster, topics: Mapping[str, Topic], found: Iterable[Position]
+    cluster: ClusterConnections, topics: Mapping[str, TopicLeaders], found: Iterable[Position]
 ) -> list[Position]:
     """The same positions with the time of the first record that is left to read."""
     found = list(found)
@@ -347,18 +354,18 @@ async def dated(
     ]
 
 
-def _offsets(topics: Iterable[tuple[str, _Committed]]) -> dict[TopicPartition, int]:
+def _offsets(topics: Iterable[tuple[str, _Committed]]) -> dict[NamedPartition, int]:
     found = {}
     for name, partitions in topics:
         for each in partitions:
             check(each.error_code, about=f"{name}, partition {each.partition_index}")
             if name and each.committed_offset != NOT_COMMITTED:
-                found[TopicPartition(name, each.partition_index)] = each.committed_offset
+                found[NamedPartition(name, each.partition_index)] = each.committed_offset
     return found
 
 
 def _by_topic(
-    topics: Mapping[str, Topic], offsets: Mapping[TopicPartition, int]
+    topics: Mapping[str, TopicLeaders], offsets: Mapping[NamedPartition, int]
 ) -> tuple[OffsetCommitRequestTopic, ...]:
     return tuple(
         OffsetCommitRequestTopic(

@@ -15,9 +15,9 @@ from typing import Final, TypeAlias, assert_never
 
 import click
 
-from lakelog.cli.cluster import Cluster, Topic
+from lakelog.cli.cluster import ClusterConnections, TopicLeaders
 from lakelog.cli.group_offsets import commit_offsets, committed_offsets, offsets_at, positions
-from lakelog.cli.group_view import Position, TopicPartition, describe_group
+from lakelog.cli.group_view import NamedPartition, Position, describe_group
 from lakelog.cli.offsets import At, Bound, End, Exact, OffsetError, Start, parse
 from lakelog.model.errors import ErrorCode
 from lakelog.server.client import KafkaFailure
@@ -51,7 +51,7 @@ class Scope:
 class Move:
     """A partition's committed offset before and after; without an aim it stays as it is."""
 
-    at: TopicPartition
+    at: NamedPartition
     before: int | None
     after: int | None
     note: str = ""
@@ -180,12 +180,12 @@ class Prepared:
     """What a seek would do, and the topics and the members that it met."""
 
     seeking: Seeking
-    topics: Mapping[str, Topic]
+    topics: Mapping[str, TopicLeaders]
     moves: list[Move]
     members: int | None
     """How many members the group has; None if there is no such group yet."""
 
-    def offsets(self) -> dict[TopicPartition, int]:
+    def offsets(self) -> dict[NamedPartition, int]:
         """What would be committed."""
         return {move.at: move.after for move in self.moves if move.after is not None}
 
@@ -195,8 +195,8 @@ class Executed:
     """What became of a seek."""
 
     prepared: Prepared
-    refused: Mapping[TopicPartition, int]
-    committed: Mapping[TopicPartition, int]
+    refused: Mapping[NamedPartition, int]
+    committed: Mapping[NamedPartition, int]
 
     def failures(self) -> list[str]:
         """What is not as it was to be, and why."""
@@ -212,7 +212,7 @@ class Executed:
         return found
 
 
-async def prepare(cluster: Cluster, seeking: Seeking) -> Prepared:
+async def prepare(cluster: ClusterConnections, seeking: Seeking) -> Prepared:
     """Find out what a seek would do; nothing is written."""
     members = await _members(cluster, seeking.group)
     committed = await committed_offsets(cluster, seeking.group)
@@ -224,7 +224,7 @@ async def prepare(cluster: Cluster, seeking: Seeking) -> Prepared:
     topics = await cluster.topics(names=names)
     wanted = _wanted(seeking.scopes, topics) if seeking.scopes else set(committed)
     found = await positions(cluster, topics, committed, wanted)
-    times: Mapping[TopicPartition, int | str] = {}
+    times: Mapping[NamedPartition, int | str] = {}
     if isinstance(seeking.target, At):
         times = await offsets_at(cluster, topics, wanted, seeking.target.timestamp_ms)
     moves = []
@@ -237,7 +237,7 @@ async def prepare(cluster: Cluster, seeking: Seeking) -> Prepared:
     return Prepared(seeking, topics, moves, members)
 
 
-async def execute(cluster: Cluster, prepared: Prepared) -> Executed:
+async def execute(cluster: ClusterConnections, prepared: Prepared) -> Executed:
     """Commit what was prepared, and read back what is committed then."""
     group, offsets = prepared.seeking.group, prepared.offsets()
     if prepared.members:
@@ -259,7 +259,7 @@ def has_members(group: str, count: int | None) -> str:
     )
 
 
-async def _members(cluster: Cluster, group: str) -> int | None:
+async def _members(cluster: ClusterConnections, group: str) -> int | None:
     try:
         _, facts = await describe_group(cluster, group)
     except KafkaFailure as failure:
@@ -269,7 +269,7 @@ async def _members(cluster: Cluster, group: str) -> int | None:
     return len(facts.members)
 
 
-def _wanted(scopes: Iterable[Scope], topics: Mapping[str, Topic]) -> set[TopicPartition]:
+def _wanted(scopes: Iterable[Scope], topics: Mapping[str, TopicLeaders]) -> set[NamedPartition]:
     wanted = set()
     for scope in scopes:
         topic = topics.get(scope.topic)
@@ -277,7 +277,7 @@ def _wanted(scopes: Iterable[Scope], topics: Mapping[str, Topic]) -> set[TopicPa
             raise KafkaFailure(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, about=scope.topic)
         indexes = tuple(topic.leaders) if scope.partitions is None else scope.partitions
         for index in indexes:
-            at = TopicPartition(scope.topic, index)
+            at = NamedPartition(scope.topic, index)
             if index not in topic.leaders:
                 raise KafkaFailure(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, about=str(at))
             wanted.add(at)

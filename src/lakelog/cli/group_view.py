@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
-from lakelog.cli.cluster import Cluster, Node, patiently
+from lakelog.cli.cluster import BrokerNode, ClusterConnections, patiently
 from lakelog.cli.command import check
 from lakelog.model.errors import ErrorCode
 from lakelog.server.client import Client, KafkaFailure, Unreachable
@@ -43,7 +43,7 @@ from lakelog.wire.messages.list_groups import ListedGroup, ListGroupsRequest, Li
 from lakelog.wire.schema import ProtocolError
 
 
-class TopicPartition(NamedTuple):
+class NamedPartition(NamedTuple):
     """A partition and its topic; they sort as people list them."""
 
     topic: str
@@ -57,7 +57,7 @@ class TopicPartition(NamedTuple):
 class Position:
     """Where a group stands in a partition that holds [start, end)."""
 
-    at: TopicPartition
+    at: NamedPartition
     committed: int | None = None
     start: int | None = None
     end: int | None = None
@@ -130,7 +130,7 @@ _MemberT = TypeVar("_MemberT", ConsumerGroupDescribeMember, DescribedGroupMember
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class GroupMemberView:
     """A member of a group; what it was assigned is None where it cannot be read."""
 
     id: str
@@ -154,16 +154,16 @@ class GroupFacts:
     protocol: str
     """What its members are: `consumer`, `connect`; empty if it never had any."""
     assignor: str
-    members: tuple[Member, ...]
+    members: tuple[GroupMemberView, ...]
     epoch: int | None = None
     assignment_epoch: int | None = None
 
-    def assigned(self) -> list[TopicPartition]:
+    def assigned(self) -> list[NamedPartition]:
         """Every partition that some member has or shall have."""
         held = (part for each in self.members for part in (each.assigned, each.target) if part)
         return sorted(
             {
-                TopicPartition(topic, index)
+                NamedPartition(topic, index)
                 for part in held
                 for topic, indexes in part.items()
                 for index in indexes
@@ -171,7 +171,7 @@ class GroupFacts:
         )
 
 
-async def describe_group(cluster: Cluster, group: str) -> tuple[Node, GroupFacts]:
+async def describe_group(cluster: ClusterConnections, group: str) -> tuple[BrokerNode, GroupFacts]:
     """Ask a group's coordinator; raises KafkaFailure with GROUP_ID_NOT_FOUND if it is not there."""
 
     async def ask(client: Client) -> GroupFacts:
@@ -237,8 +237,8 @@ def partitions_text(partitions: Partitions | None) -> str:
     return " ".join(f"{topic}:{_runs(indexes)}" for topic, indexes in partitions.items()) or "-"
 
 
-def _consumer_member(found: ConsumerGroupDescribeMember) -> Member:
-    return Member(
+def _consumer_member(found: ConsumerGroupDescribeMember) -> GroupMemberView:
+    return GroupMemberView(
         found.member_id,
         found.instance_id,
         found.client_id,
@@ -250,11 +250,11 @@ def _consumer_member(found: ConsumerGroupDescribeMember) -> Member:
     )
 
 
-def _classic_member(found: DescribedGroupMember, *, consumers: bool) -> Member:
+def _classic_member(found: DescribedGroupMember, *, consumers: bool) -> GroupMemberView:
     rack, assigned = None, None
     if consumers:
         rack, assigned = _rack(found.member_metadata), _assigned(found.member_assignment)
-    return Member(
+    return GroupMemberView(
         found.member_id,
         found.group_instance_id,
         found.client_id,
@@ -327,7 +327,7 @@ TYPES_SINCE: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class GroupFilter:
     """Which groups to list; without states or types, those of all."""
 
     states: tuple[str, ...] = ()
@@ -335,21 +335,21 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class BrokerGroups:
     """What one broker answered: its groups, or why there are none."""
 
-    node: Node
+    node: BrokerNode
     groups: tuple[ListedGroup, ...] = ()
     failure: str = ""
 
 
-async def list_groups(cluster: Cluster, wanted: Wanted) -> list[Listing]:
+async def list_groups(cluster: ClusterConnections, wanted: GroupFilter) -> list[BrokerGroups]:
     """Ask every broker of the cluster."""
     nodes = await cluster.nodes()
     return list(await asyncio.gather(*(_listed(cluster, node, wanted) for node in nodes)))
 
 
-def joined(listings: Iterable[Listing]) -> list[dict[str, object]]:
+def joined(listings: Iterable[BrokerGroups]) -> list[dict[str, object]]:
     """One row for each group, by name."""
     found: dict[str, dict[str, object]] = {}
     for listing in listings:
@@ -366,17 +366,19 @@ def joined(listings: Iterable[Listing]) -> list[dict[str, object]]:
     return [found[group] for group in sorted(found)]
 
 
-async def _listed(cluster: Cluster, node: Node, wanted: Wanted) -> Listing:
+async def _listed(
+    cluster: ClusterConnections, node: BrokerNode, wanted: GroupFilter
+) -> BrokerGroups:
     try:
         client = await cluster.client(node)
-        return Listing(node, await patiently(lambda: _ask(client, wanted)))
+        return BrokerGroups(node, await patiently(lambda: _ask(client, wanted)))
     except Unreachable as reason:
-        return Listing(node, failure=str(reason))
+        return BrokerGroups(node, failure=str(reason))
     except KafkaFailure as reason:
-        return Listing(node, failure=f"broker {node.id}: {reason}")
+        return BrokerGroups(node, failure=f"broker {node.id}: {reason}")
 
 
-async def _ask(client: Client, wanted: Wanted) -> tuple[ListedGroup, ...]:
+async def _ask(client: Client, wanted: GroupFilter) -> tuple[ListedGroup, ...]:
     version = client.version(ApiKey.LIST_GROUPS)
     # A broker that does not know a filter lists everything, which is not what was asked for.
     if (wanted.states and version < STATES_SINCE) or (wanted.types and version < TYPES_SINCE):

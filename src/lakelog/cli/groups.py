@@ -10,7 +10,7 @@ from typing import Final
 import click
 
 from lakelog.cli import group_seek, group_view
-from lakelog.cli.cluster import Cluster, Node, administer
+from lakelog.cli.cluster import BrokerNode, ClusterConnections, administer
 from lakelog.cli.command import broker_option, json_option, show, show_json, show_rows
 from lakelog.cli.group_offsets import committed_offsets, dated, positions
 from lakelog.cli.group_seek import (
@@ -28,7 +28,7 @@ from lakelog.cli.group_seek import (
 from lakelog.cli.group_view import (
     NO_GROUP,
     GroupFacts,
-    Member,
+    GroupMemberView,
     Position,
     describe_group,
     partitions_text,
@@ -47,10 +47,10 @@ MOVE_HEAD = ("topic", "partition", "from", "to", "change", NOTE)
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class GroupDescription:
     """All there is to say of a group at one moment."""
 
-    node: Node
+    node: BrokerNode
     facts: GroupFacts
     positions: tuple[Position, ...]
     now_ms: int
@@ -88,7 +88,7 @@ def show_facts(head: Sequence[str], rows: Sequence[Mapping[str, object]], *, as_
     )
 
 
-def show_groups(found: Sequence[Described], *, as_json: bool) -> None:
+def show_groups(found: Sequence[GroupDescription], *, as_json: bool) -> None:
     """Print groups with their partitions and members."""
     if as_json:
         show_json(
@@ -141,7 +141,7 @@ def show_executed(done: Executed, *, as_json: bool) -> None:
     show_facts(("topic", "partition", "committed"), rows, as_json=False)
 
 
-def _show_group(found: Described) -> None:
+def _show_group(found: GroupDescription) -> None:
     show(f"Group {found.facts.group}\n")
     head: tuple[str, ...]
     head = ("state", "type", "protocol", "assignor", "epoch", "coordinator", "address")
@@ -157,7 +157,7 @@ def _show_group(found: Described) -> None:
         show_facts(head, rows, as_json=False)
 
 
-def _member(member: Member) -> dict[str, object]:
+def _member(member: GroupMemberView) -> dict[str, object]:
     return {
         "member": member.id,
         "instance": member.instance,
@@ -170,7 +170,7 @@ def _member(member: Member) -> dict[str, object]:
     }
 
 
-def _assigned(member: Member) -> str:
+def _assigned(member: GroupMemberView) -> str:
     text = partitions_text(member.assigned)
     if member.target in (None, member.assigned):
         return text
@@ -210,7 +210,7 @@ def list_groups(states: str | None, types: str | None, broker: Address, as_json:
     \b
       lakelog groups list --state empty,stable --type consumer
     """
-    wanted = group_view.Wanted(
+    wanted = group_view.GroupFilter(
         _chosen(states, group_view.STATES, "state"), _chosen(types, group_view.TYPES, "type")
     )
     listings = administer(broker, lambda cluster: group_view.list_groups(cluster, wanted))
@@ -228,10 +228,10 @@ def describe(names: tuple[str, ...], broker: Address, as_json: bool) -> None:
 
     LAG is what is left to read, in records; SECONDS is how long the first of them has waited.
     """
-    found: list[Described] = []
+    found: list[GroupDescription] = []
     failures: list[str] = []
 
-    async def talk(cluster: Cluster) -> None:
+    async def talk(cluster: ClusterConnections) -> None:
         for name in names:
             try:
                 found.append(await _describe(cluster, name))
@@ -253,7 +253,7 @@ def delete(names: tuple[str, ...], yes: bool, broker: Address, as_json: bool) ->
     if not yes:
         click.confirm(f"Delete {', '.join(names)} and all offsets in it?", abort=True, err=True)
 
-    async def talk(cluster: Cluster) -> list[tuple[str, str]]:
+    async def talk(cluster: ClusterConnections) -> list[tuple[str, str]]:
         return [(name, await _delete(cluster, name)) for name in names]
 
     done = administer(broker, talk)
@@ -299,7 +299,7 @@ def seek(  # noqa: PLR0913 - one parameter for each option of the command
     """
     seeking = _seeking(group, target=_target(to, by), topics=topics, all_topics=all_topics)
 
-    async def talk(cluster: Cluster) -> list[str]:
+    async def talk(cluster: ClusterConnections) -> list[str]:
         prepared = await group_seek.prepare(cluster, seeking)
         if not execute:
             show_dry_run(prepared, as_json=as_json)
@@ -313,17 +313,17 @@ def seek(  # noqa: PLR0913 - one parameter for each option of the command
     _end_with(administer(broker, talk))
 
 
-async def _describe(cluster: Cluster, name: str) -> Described:
+async def _describe(cluster: ClusterConnections, name: str) -> GroupDescription:
     node, facts = await describe_group(cluster, name)
     committed = await committed_offsets(cluster, name)
     wanted = {*committed, *facts.assigned()}
     topics = await cluster.topics(names={at.topic for at in wanted})
     found = await positions(cluster, topics, committed, wanted)
     found = await dated(cluster, topics, found)
-    return Described(node, facts, tuple(found), SystemClock().now_ms())
+    return GroupDescription(node, facts, tuple(found), SystemClock().now_ms())
 
 
-async def _delete(cluster: Cluster, name: str) -> str:
+async def _delete(cluster: ClusterConnections, name: str) -> str:
     async def ask(client: Client) -> None:
         answer = await client.call(DeleteGroupsRequest((name,)), DeleteGroupsResponse)
         for result in answer.results:

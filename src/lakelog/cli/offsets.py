@@ -65,35 +65,35 @@ Bound: TypeAlias = Start | End | Exact | At
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetRange:
+class ReadBounds:
     """From where to where to read; without an end, on and on."""
 
     start: Bound
     end: Bound | None = None
 
 
-def parse(text: str, *, now_ms: int) -> OffsetRange:
+def parse(text: str, *, now_ms: int) -> ReadBounds:
     """Read an offset or a range of offsets; raises OffsetError."""
     text = text.strip()
     if text.startswith("@"):
         return _times(text[1:], now_ms)
     if text in ("start", "oldest"):
-        return OffsetRange(Start())
+        return ReadBounds(Start())
     if text in ("end", "newest"):
-        return OffsetRange(End())
+        return ReadBounds(End())
     if text[:1] in ("+", "-"):
         count = _number(text[1:], text)
-        return OffsetRange(Start(count) if text[0] == "+" else End(count))
+        return ReadBounds(Start(count) if text[0] == "+" else End(count))
     first, colon, second = text.partition(":")
     start = Exact(_number(first, text)) if first or not colon else Start()
     if not colon or not second:
         if not first:
             raise _wrong(text)
-        return OffsetRange(start)
+        return ReadBounds(start)
     end = End() if second == "end" else Exact(_number(second, text))
     if isinstance(start, Exact) and isinstance(end, Exact) and start.offset > end.offset:
         raise OffsetError(f"{text!r}: the range ends before it starts")
-    return OffsetRange(start, end)
+    return ReadBounds(start, end)
 
 
 def resolve(bound: Bound, *, first: int, end: int, at: int) -> int:
@@ -112,7 +112,7 @@ def resolve(bound: Bound, *, first: int, end: int, at: int) -> int:
             return at
 
 
-def _times(text: str, now_ms: int) -> OffsetRange:
+def _times(text: str, now_ms: int) -> ReadBounds:
     whole = f"@{text}"
     found = _TIME.match(text)
     start: Bound = Start()
@@ -125,13 +125,13 @@ def _times(text: str, now_ms: int) -> OffsetRange:
     if rest in ("", ":"):
         if found is None:
             raise _wrong(whole)
-        return OffsetRange(start)
+        return ReadBounds(start)
     if not rest.startswith(":"):
         raise _wrong(whole)
     end = _end_time(rest[1:], start, whole, now_ms)
     if isinstance(start, At) and isinstance(end, At) and start.timestamp_ms > end.timestamp_ms:
         raise OffsetError(f"{whole!r}: the range ends before it starts")
-    return OffsetRange(start, end)
+    return ReadBounds(start, end)
 
 
 def _end_time(text: str, start: Bound, whole: str, now_ms: int) -> Bound:

@@ -34,7 +34,7 @@ class Display(EngineObserver, Protocol):
         """A round ended."""
 
 
-class News:
+class NewObstacles:
     """Which obstacles were not told yet."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Bars:
     """For a terminal: a bar for each topic that is worked on, and a line when a round did work."""
 
     def __init__(self) -> None:
-        self._news = News()
+        self._news = NewObstacles()
         self._progress: Progress | None = None
         self._bars: dict[str, TaskID] = {}
         self._tasks = 0
@@ -115,7 +115,7 @@ class Events:
     """For a log: an event for each topic that got files, and for each new obstacle."""
 
     def __init__(self) -> None:
-        self._news = News()
+        self._news = NewObstacles()
 
     @contextlib.contextmanager
     def starting(self, where: str) -> Iterator[None]:

@@ -3,7 +3,7 @@
 Sending: into batches, to their partitions, with what became of them. Records with a key go where
 Kafka's own producers put them; those without go to one partition after another, a batch at a time.
 Nothing is retried: the first failure ends the command, and what was acknowledged before it was
-printed. Reading: partition by partition, from where to where the user said.
+printed. TopicRead: partition by partition, from where to where the user said.
 """
 
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lakelog.cli.command import check
-from lakelog.cli.offsets import At, Bound, OffsetRange, resolve
+from lakelog.cli.offsets import At, Bound, ReadBounds, resolve
 from lakelog.cli.topics import EARLIEST, LATEST, find_topic, list_offsets
 from lakelog.model.failures import Corrupt
 from lakelog.records.build import BatchOptions, Record, build_batch
@@ -168,11 +168,11 @@ class Consumed:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class TopicRead:
     """What to read of one topic."""
 
     topic: str
-    wanted: OffsetRange
+    wanted: ReadBounds
     partitions: tuple[int, ...] = ()  # empty: all
 
 
@@ -188,7 +188,7 @@ class _Place:
         return self.end is not None and self.next >= self.end
 
 
-async def consume(client: Client, reading: Reading) -> AsyncIterator[list[Consumed]]:
+async def consume(client: Client, reading: TopicRead) -> AsyncIterator[list[Consumed]]:
     """Records as they come; ends when the range does, if it has an end."""
     topic = await find_topic(client, reading.topic)
     known = sorted(partition.partition_index for partition in topic.partitions)
@@ -223,7 +223,7 @@ async def consume(client: Client, reading: Reading) -> AsyncIterator[list[Consum
                     yield found
 
 
-async def _places(client: Client, reading: Reading, indexes: list[int]) -> dict[int, _Place]:
+async def _places(client: Client, reading: TopicRead, indexes: list[int]) -> dict[int, _Place]:
     name, wanted = reading.topic, reading.wanted
     firsts = await list_offsets(client, name, indexes, EARLIEST)
     ends = await list_offsets(client, name, indexes, LATEST)

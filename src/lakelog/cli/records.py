@@ -24,9 +24,9 @@ from lakelog.cli.record_clients import (
     BATCH_RECORDS_MAX,
     Consumed,
     Produced,
-    Reading,
     Sender,
     Sending,
+    TopicRead,
     chunks,
     consume,
 )
@@ -229,7 +229,7 @@ def consume_command(
         wanted = offsets.parse(offset, now_ms=SystemClock().now_ms())
     except offsets.OffsetError as reason:
         raise click.UsageError(str(reason)) from None
-    reading = Reading(topic, wanted, partitions)
+    reading = TopicRead(topic, wanted, partitions)
 
     def as_text(found: Consumed) -> str:
         return (found.record.value or b"").decode("utf-8", "backslashreplace")
@@ -243,7 +243,7 @@ def consume_command(
 
 
 async def _print(
-    client: Client, reading: Reading, num: int | None, line: Callable[[Consumed], str]
+    client: Client, reading: TopicRead, num: int | None, line: Callable[[Consumed], str]
 ) -> None:
     left = num
     async for found in consume(client, reading):

@@ -187,9 +187,9 @@ def _run(given: Mapping[str, Any], *, friendly: bool) -> None:
     )
     log_to_stderr(given["log_level"])
     _allow_many_files()
-    from lakelog.cli.compose import Running, run_broker  # noqa: PLC0415 - wrong options fail first
+    from lakelog.cli.compose import RunningBroker, run_broker  # noqa: PLC0415 - wrong options fail first
 
-    def announce(running: Running) -> None:
+    def announce(running: RunningBroker) -> None:
         if not running.address.is_loopback():
             click.echo(open_to_all(str(running.address)), err=True)
         if friendly:
