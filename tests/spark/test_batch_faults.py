@@ -35,7 +35,7 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         ({"startingOffsets": "latest"}, "startingOffsets of a batch cannot be latest"),
         ({"minPartitions": "-1"}, "minPartitions"),
         ({"kafka.auto.offset.reset": "latest"}, "kafka.auto.offset.reset is not supported"),
-        ({"lakelog.server": "http://127.0.0.1:1"}, "127.0.0.1:1 does not answer"),
+        ({"lakelog.server": "http://127.0.0.1:1"}, "127.0.0.1:1 cannot be reached"),
         ({"includeHeaders": "perhaps"}, "includeHeaders is 'perhaps', but must be true or false"),
     ],
 )
