@@ -225,3 +225,24 @@ def test_a_change_of_the_topics_is_noticed_at_once_and_everything_once_a_minute(
         running.cancel()
 
     run(scenario)
+
+
+def test_work_that_is_cancelled_before_its_turn_was_never_begun() -> None:
+    """A broker that stops as a topic is made: what was made for it would never be awaited."""
+    begun: list[str] = []
+
+    async def scenario() -> None:
+        keeper = object.__new__(TableKeeper)
+        keeper._slots = asyncio.Semaphore(0)
+
+        async def work() -> None:
+            begun.append("work")
+
+        waiting = asyncio.create_task(keeper._done("t", work))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    asyncio.run(scenario())
+    assert begun == []

@@ -12,10 +12,11 @@ left alone.
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 from lakelog.catalog.create import TableBirths
 from lakelog.catalog.port import TableDefinition, TableName
@@ -87,26 +88,29 @@ class TableKeeper:
         except Failure as reason:
             event(_log, "tables_not_looked_at", logging.WARNING, reason=str(reason))
             return False
-        work: list[Coroutine[Any, Any, None]] = []
+        work: list[Callable[[], Awaitable[None]]] = []
         names: list[str] = []
         for name, owner in owners.items():
             topic = topics.get(name.table)
             if owner is not None and (topic is None or topic.id.hex() != owner):
                 names.append(name.table)
-                work.append(self._settle(name, owner))
+                work.append(partial(self._settle, name, owner))
         for topic in topics.values():
             name = TableName(self._namespace, topic.name)
             if name not in owners and topic.settings.format is Format.PARQUET:
                 names.append(topic.name)
-                work.append(self._create(topic))
+                work.append(partial(self._create, topic))
         done = (self._done(topic, one) for topic, one in zip(names, work, strict=True))
         return all(await asyncio.gather(*done))
 
-    async def _done(self, topic: str, work: Coroutine[Any, Any, None]) -> bool:
-        """Whether it was done; a failure of one table is not that of another."""
+    async def _done(self, topic: str, work: Callable[[], Awaitable[None]]) -> bool:
+        """Whether it was done; a failure of one table is not that of another.
+
+        The work begins when it has a place: one that is cancelled before leaves nothing behind.
+        """
         async with self._slots:
             try:
-                await work
+                await work()
             except Conflict:
                 return False  # somebody else was faster: look again
             except Failure as reason:
