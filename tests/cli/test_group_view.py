@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.cli.cluster import BrokerNode
+from lakelog.cli.cluster import ClusterNode
 from lakelog.cli.group_view import (
     BrokerGroups,
     GroupMemberView,
@@ -194,8 +194,8 @@ def test_partitions_are_written_as_runs() -> None:
     assert partitions_text({}) == "-"
 
 
-ONE = BrokerNode(1, Address("a", 9092))
-TWO = BrokerNode(2, Address("b", 9092))
+ONE = ClusterNode(1, Address("a", 9092))
+TWO = ClusterNode(2, Address("b", 9092))
 
 
 def test_a_group_that_two_brokers_tell_is_listed_once() -> None:
@@ -205,7 +205,7 @@ def test_a_group_that_two_brokers_tell_is_listed_once() -> None:
                 ONE, (ListedGroup("z", "consumer", "Stable", "classic"), ListedGroup("m"))
             ),
             BrokerGroups(TWO, (ListedGroup("a", "", "Empty", "consumer"), ListedGroup("z"))),
-            BrokerGroups(BrokerNode(3, Address("c", 1)), failure="nobody answers"),
+            BrokerGroups(ClusterNode(3, Address("c", 1)), failure="nobody answers"),
         ]
     )
     assert [(row["group"], row["coordinator"]) for row in rows] == [("a", 2), ("m", 1), ("z", 1)]

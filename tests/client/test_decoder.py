@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from lakelog.client.decoder import Decoded, DecodeOptions, Decoder, MemoryAccount, Slice
-from lakelog.client.events import Event, EventQueue, PositionReset, ReadFailed, RowsArrived
+from lakelog.client.events import ConsumerEvents, Event, PositionReset, ReadFailed, RowsArrived
 from lakelog.client.partition_state import PartitionState
 from lakelog.client.snapshot import OffsetRange
 from lakelog.kafka_client.offsets import TopicPartition
@@ -51,7 +51,7 @@ class Bench:
     def __init__(self, *, is_ordered: bool = True, checks_crcs: bool = True) -> None:
         self.memory = MemoryAccount()
         self.said: list[Decoded] = []
-        self.event_queue = EventQueue()
+        self.event_queue = ConsumerEvents()
         self._heard = threading.Semaphore(0)
         options = DecodeOptions(is_ordered=is_ordered, checks_crcs=checks_crcs)
         self.decoder = Decoder(options, self.event_queue, self.memory, self._report)

@@ -2,11 +2,11 @@
 
 import threading
 
-from lakelog.client.events import BufferFull, EventQueue
+from lakelog.client.events import BufferFull, ConsumerEvents
 
 
 def test_events_come_out_once_and_in_order() -> None:
-    event_queue = EventQueue()
+    event_queue = ConsumerEvents()
     first, second = BufferFull(), BufferFull()
     event_queue.put([first])
     event_queue.put([second])
@@ -15,7 +15,7 @@ def test_events_come_out_once_and_in_order() -> None:
 
 
 def test_whoever_waits_is_woken_by_an_event() -> None:
-    event_queue = EventQueue()
+    event_queue = ConsumerEvents()
     woken = threading.Event()
 
     def wait() -> None:
@@ -30,7 +30,7 @@ def test_whoever_waits_is_woken_by_an_event() -> None:
 
 
 def test_whoever_comes_too_late_to_wait_does_not() -> None:
-    event_queue = EventQueue()
+    event_queue = ConsumerEvents()
     event_queue.put([BufferFull()])
     event_queue.wait(30)
     called: list[int] = []
@@ -39,7 +39,7 @@ def test_whoever_comes_too_late_to_wait_does_not() -> None:
 
 
 def test_a_waker_is_called_once_and_not_after_it_was_forgotten() -> None:
-    event_queue = EventQueue()
+    event_queue = ConsumerEvents()
     called: list[str] = []
 
     def one() -> None:
@@ -57,7 +57,7 @@ def test_a_waker_is_called_once_and_not_after_it_was_forgotten() -> None:
 
 
 def test_a_close_wakes_all_and_nobody_waits_then() -> None:
-    event_queue = EventQueue()
+    event_queue = ConsumerEvents()
     called: list[int] = []
     event_queue.call_when_changed(lambda: called.append(1))
     event_queue.close()

@@ -38,7 +38,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerNode:
+class ClusterNode:
     """A broker of the cluster and where it says that it listens."""
 
     id: int
@@ -60,7 +60,7 @@ class ClusterConnections:
     def __init__(self, first: Client) -> None:
         self._first = first
         self._clients: dict[int, Client] = {}
-        self._nodes: dict[int, BrokerNode] = {}
+        self._nodes: dict[int, ClusterNode] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -69,16 +69,16 @@ class ClusterConnections:
         for client in self._clients.values():
             await client.close()
 
-    async def nodes(self) -> list[BrokerNode]:
+    async def nodes(self) -> list[ClusterNode]:
         """All brokers, by their ids."""
         answer = await self._metadata(())
         self._nodes = {
-            each.node_id: BrokerNode(each.node_id, Address(each.host, each.port))
+            each.node_id: ClusterNode(each.node_id, Address(each.host, each.port))
             for each in answer.brokers
         }
         return [self._nodes[number] for number in sorted(self._nodes)]
 
-    async def client(self, node: BrokerNode) -> Client:
+    async def client(self, node: ClusterNode) -> Client:
         """The connection to a broker; raises Unreachable with the broker's name."""
         found = self._clients.get(node.id)
         if found is None:
@@ -99,10 +99,10 @@ class ClusterConnections:
 
     async def at_coordinator(
         self, group: str, ask: Callable[[Client], Awaitable[Result]]
-    ) -> tuple[BrokerNode, Result]:
+    ) -> tuple[ClusterNode, Result]:
         """Ask a group's coordinator, again and again while the group is moving or loading."""
 
-        async def once() -> tuple[BrokerNode, Result]:
+        async def once() -> tuple[ClusterNode, Result]:
             node = await self._find_coordinator(group)
             return node, await ask(await self.client(node))
 
@@ -128,12 +128,12 @@ class ClusterConnections:
         check(answer.error_code, about="Metadata")
         return answer
 
-    async def _find_coordinator(self, group: str) -> BrokerNode:
+    async def _find_coordinator(self, group: str) -> ClusterNode:
         request = FindCoordinatorRequest(GROUP_KEY, coordinator_keys=(group,), key=group)
         answer = await self._first.call(request, FindCoordinatorResponse)
         found = answer.coordinators[0] if answer.coordinators else answer  # one key before v4
         check(found.error_code, found.error_message, about=group)
-        return BrokerNode(found.node_id, Address(found.host, found.port))
+        return ClusterNode(found.node_id, Address(found.host, found.port))
 
 
 def administer(broker: Address, talk: Callable[[ClusterConnections], Awaitable[Result]]) -> Result:

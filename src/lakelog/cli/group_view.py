@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
-from lakelog.cli.cluster import BrokerNode, ClusterConnections, patiently
+from lakelog.cli.cluster import ClusterConnections, ClusterNode, patiently
 from lakelog.cli.command import check
 from lakelog.model.errors import ErrorCode
 from lakelog.server.client import Client, KafkaFailure, Unreachable
@@ -171,7 +171,7 @@ class GroupFacts:
         )
 
 
-async def describe_group(cluster: ClusterConnections, group: str) -> tuple[BrokerNode, GroupFacts]:
+async def describe_group(cluster: ClusterConnections, group: str) -> tuple[ClusterNode, GroupFacts]:
     """Ask a group's coordinator; raises KafkaFailure with GROUP_ID_NOT_FOUND if it is not there."""
 
     async def ask(client: Client) -> GroupFacts:
@@ -338,7 +338,7 @@ class GroupFilter:
 class BrokerGroups:
     """What one broker answered: its groups, or why there are none."""
 
-    node: BrokerNode
+    node: ClusterNode
     groups: tuple[ListedGroup, ...] = ()
     failure: str = ""
 
@@ -367,7 +367,7 @@ def joined(listings: Iterable[BrokerGroups]) -> list[dict[str, object]]:
 
 
 async def _listed(
-    cluster: ClusterConnections, node: BrokerNode, wanted: GroupFilter
+    cluster: ClusterConnections, node: ClusterNode, wanted: GroupFilter
 ) -> BrokerGroups:
     try:
         client = await cluster.client(node)

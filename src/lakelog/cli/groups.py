@@ -10,7 +10,7 @@ from typing import Final
 import click
 
 from lakelog.cli import group_seek, group_view
-from lakelog.cli.cluster import BrokerNode, ClusterConnections, administer
+from lakelog.cli.cluster import ClusterConnections, ClusterNode, administer
 from lakelog.cli.command import broker_option, json_option, show, show_json, show_rows
 from lakelog.cli.group_offsets import committed_offsets, dated, positions
 from lakelog.cli.group_seek import (
@@ -50,7 +50,7 @@ MOVE_HEAD = ("topic", "partition", "from", "to", "change", NOTE)
 class GroupDescription:
     """All there is to say of a group at one moment."""
 
-    node: BrokerNode
+    node: ClusterNode
     facts: GroupFacts
     positions: tuple[Position, ...]
     now_ms: int

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from lakelog.client.decoder import Decoded, DecodeOptions, Decoder, MemoryAccount, Slice
-from lakelog.client.events import Event, EventQueue, PartitionAdded, ReadFailed
+from lakelog.client.events import ConsumerEvents, Event, PartitionAdded, ReadFailed
 from lakelog.client.fetch_scheduler import MIB, FetchLimits, FetchScheduler
 from lakelog.client.fetcher import Fetcher
 from lakelog.client.metadata_refresh import MetadataRefresh
@@ -48,7 +48,7 @@ class ConsumerLoop:
         self,
         settings: ClientSettings,
         options: ConsumerOptions,
-        event_queue: EventQueue,
+        event_queue: ConsumerEvents,
         memory: MemoryAccount,
         *,
         clock: Clock,

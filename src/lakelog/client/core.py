@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from lakelog.client.arrow_rows import MessageRows
 from lakelog.client.consumer_loop import ConsumerLoop
 from lakelog.client.decoder import MemoryAccount
-from lakelog.client.events import EventQueue, PartitionAdded
+from lakelog.client.events import ConsumerEvents, PartitionAdded
 from lakelog.client.options import ConsumerOptions, SourceTopic, check_policies
 from lakelog.client.reader import OrderedReader, ReaderOptions
 from lakelog.client.snapshot import Snapshot
@@ -45,7 +45,7 @@ class ConsumerCore:
         self.turn = threading.Lock()
         self.is_closed = False
         self.polls = 0
-        self.event_queue = EventQueue()
+        self.event_queue = ConsumerEvents()
         self._memory = MemoryAccount()
         self.reader = OrderedReader(
             ReaderOptions(

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
-from lakelog.client.events import Event, EventQueue, ReadFailed, RowsArrived
+from lakelog.client.events import ConsumerEvents, Event, ReadFailed, RowsArrived
 from lakelog.client.fetch_scheduler import Demand
 from lakelog.client.merge_buffer import SortedRun
 from lakelog.client.partition_state import PartitionState
@@ -203,7 +203,7 @@ class Decoder:
     def __init__(
         self,
         options: DecodeOptions,
-        event_queue: EventQueue,
+        event_queue: ConsumerEvents,
         memory: MemoryAccount,
         report: Callable[[Decoded], None],
     ) -> None:

@@ -62,7 +62,7 @@ class BufferFull:
 Event: TypeAlias = RowsArrived | PositionReset | PartitionAdded | ReadFailed | BufferFull
 
 
-class EventQueue:
+class ConsumerEvents:
     """The queue between those who read and decode, and the one who gives out."""
 
     def __init__(self) -> None:
