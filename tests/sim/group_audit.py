@@ -15,12 +15,16 @@ from lakelog.domain.outcomes import GroupJudged, Ignored
 from lakelog.domain.state import LEVEL_MAX, DomainState
 from lakelog.domain.vault import Pointer
 from lakelog.groups.events import (
+    Beat,
     CommitOffsets,
     Expire,
     ExpireOffsets,
     GroupEvent,
     GroupOutcome,
+    Join,
     Judged,
+    Resolved,
+    TopicsChanged,
 )
 from lakelog.groups.state import ClassicGroup, ConsumerGroup, Group
 from lakelog.groups.table import GroupTable, domain_index
@@ -192,11 +196,10 @@ class GroupAuditor:
         if before is None or after is None or type(before) is not type(after):
             return
         self.causes[f"{group_id} rebalances"] += generation_of(after) - generation_of(before)
-        kind = type(event).__name__
         changes = len(before.members.keys() ^ after.members.keys())
-        if changes or kind in {"Join", "Resolved", "TopicsChanged"}:
+        if changes or isinstance(event, (Join, Resolved, TopicsChanged)):
             self.causes[f"{group_id} causes"] += max(changes, 1)
-        elif kind == "Beat" and generation_of(after) > generation_of(before):
+        elif isinstance(event, Beat) and generation_of(after) > generation_of(before):
             self.causes[f"{group_id} causes"] += 1
 
     def _watch(

@@ -4,10 +4,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from tests.profiles import sampled
+from tests.sim.group_expected import MUST_REACH_GROUPS
 from tests.sim.group_scenario import run_group_seed
+
+from lakelog.groups.events import GroupEvent
 
 SWEEP = range(12)
 KEPT = [
@@ -20,6 +24,13 @@ KEPT = [
 @pytest.mark.parametrize("seed", [*KEPT, *sampled([seed for seed in SWEEP if seed not in KEPT], 4)])
 def test_no_seed_breaks_an_invariant_of_groups(seed: int) -> None:
     assert run_group_seed(seed).violations == []
+
+
+def test_a_sweep_must_reach_outcomes_of_events_that_there_are() -> None:
+    outcomes = [text.partition(" was ") for text in MUST_REACH_GROUPS]
+    kinds = {kind for kind, _, outcome in outcomes if outcome.startswith(("taken in", "refused"))}
+    assert kinds <= {kind.__name__ for kind in get_args(GroupEvent)}
+    assert len(kinds) > 8
 
 
 @pytest.mark.proof
