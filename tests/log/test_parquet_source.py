@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
-from tests.log.tables import accepted, fetched_rows, read_all, swap, tabled, task_of
+from tests.log.tables import accepted, fetched_rows, read_all, swap, table_facts, tabled, task_of
 from tests.log.world import QUICK, TOPIC, Node, World, batch, run
 from tests.records.table_cases import TIMESTAMPS_MS, hostile_batches
 
@@ -13,8 +13,8 @@ from lakelog.log.values import Found, ReadStatus, Wanted
 from lakelog.model.failures import NotFound
 from lakelog.model.ranges import ByteRange
 from lakelog.objects.memory import MemoryObjectStore
-from lakelog.pipeline.files.file_task import CompactionResult
-from lakelog.pipeline.files.to_parquet import compact
+from lakelog.pipeline.files.file_task import FileResult
+from lakelog.pipeline.files.run_task import run_task
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.codecs import Codec
 from lakelog.records.header import parse_header, split_batches
@@ -80,7 +80,7 @@ def test_every_offset_of_a_file_answers_with_its_record_first_or_after_earlier_o
         await fill(world, node, 1, 40)
         before = await read_all(world, node, 1)
         result = await tabled(world, node, 1, row_group_bytes=SMALL_GROUPS)
-        assert len(result.facts.row_groups) > 3
+        assert len(table_facts(result).row_groups) > 3
         for offset in range(200):
             wanted = [Wanted(1, offset, 1)]
             (got,) = await node.log.read(wanted, bytes_max=1, deadline_s=world.soon())
@@ -117,8 +117,8 @@ def test_a_trim_into_a_file_leaves_what_is_behind_it() -> None:
         await fill(world, node, 1, 40)
         before = await read_all(world, node, 1)
         task = task_of(node, 1, row_group_bytes=SMALL_GROUPS)
-        result = await compact(world.objects, task)
-        assert isinstance(result, CompactionResult)
+        result = await run_task(world.objects, task)
+        assert isinstance(result, FileResult)
         assert await node.log.trim({1: 33}) == {1: 33}
         assert (await swap(node, task, result)).accepted
         assert node.log.pieces(1)[0].start == 30  # what the trim left, of a file that has more
@@ -198,7 +198,7 @@ def test_only_the_row_groups_that_are_needed_are_read_and_each_once() -> None:
             for _ in range(5)
         ]
         await asyncio.gather(*reads)
-        (group,) = [one for one in result.facts.row_groups if one.start <= 100 < one.end]
+        (group,) = [one for one in table_facts(result).row_groups if one.start <= 100 < one.end]
         spans = [span for _, span in store.ranges if span.end <= group.byte_end]
         assert spans == [ByteRange(group.byte_start, group.byte_end)]
 
@@ -236,7 +236,7 @@ def test_many_cold_streams_take_turns_when_memory_is_short_and_all_come_to_their
         for stream in streams:
             await fill(world, node, stream, 20)
             result = await tabled(world, node, stream, row_group_bytes=SMALL_GROUPS)
-            groups += len(result.facts.row_groups)
+            groups += len(table_facts(result).row_groups)
         store.ranges.clear()
         places = dict.fromkeys(streams, 0)
         requests = 0
@@ -272,7 +272,7 @@ def test_a_lost_or_damaged_file_is_damage_and_never_the_end() -> None:
         assert got.status is ReadStatus.DAMAGED
         store.lost = False
         content = bytearray(await store.get(result.key))
-        content[result.facts.row_groups[0].byte_start + 9] ^= 1
+        content[table_facts(result).row_groups[0].byte_start + 9] ^= 1
         await store.put(result.key, [content])
         (got,) = await other.log.read(wanted, bytes_max=1000, deadline_s=world.soon())
         assert got.status is ReadStatus.DAMAGED

@@ -15,10 +15,9 @@ from tests.log.segments import (
     read_bytes,
     segment_task,
     segmented,
-    swap_segment,
     unreadable,
 )
-from tests.log.tables import accepted, fetched_rows, read_all, tabled
+from tests.log.tables import accepted, fetched_rows, read_all, swap, tabled
 from tests.log.world import Node, World, batch, run
 from tests.profiles import examples
 from tests.records.table_cases import TIMESTAMPS_MS
@@ -26,8 +25,8 @@ from tests.records.table_cases import TIMESTAMPS_MS
 from lakelog.log import segment_source
 from lakelog.log.values import Found, ReadStatus, Wanted
 from lakelog.model.failures import Corrupt
-from lakelog.pipeline.files.file_task import SegmentResult
-from lakelog.pipeline.files.to_segment import compact_segment
+from lakelog.pipeline.files.file_task import FileResult
+from lakelog.pipeline.files.run_task import run_task
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.streams.objects import FileKind, FileName, WalName
 
@@ -159,10 +158,10 @@ def test_a_trim_into_a_segment_leaves_what_is_behind_it() -> None:
         await fill(world, node, 1, 40)
         before = await read_all(world, node, 1)
         task = segment_task(node, 1, index_interval_bytes=INTERVAL)
-        result = await compact_segment(world.objects, task)
-        assert isinstance(result, SegmentResult)
+        result = await run_task(world.objects, task)
+        assert isinstance(result, FileResult)
         assert await node.log.trim({1: 33}) == {1: 33}
-        assert (await swap_segment(node, task, result)).accepted
+        assert (await swap(node, task, result)).accepted
         assert node.log.pieces(1)[0].start == 30  # what the trim left, of a file that has more
         assert await read_all(world, node, 1, offset=33) == before[33:]
         assert await node.log.trim({1: 151}) == {1: 151}

@@ -22,7 +22,7 @@ from lakelog.domain.outcomes import Swapped
 from lakelog.index.ports import IndexedTopic, LogIndex, StreamIndex, StreamRange, StreamView
 from lakelog.model.failures import Refused, Unavailable
 from lakelog.model.ids import TopicId
-from lakelog.pipeline.files.file_task import Answer, Task
+from lakelog.pipeline.files.file_task import FileAnswer, FileTask
 from lakelog.pipeline.options import PipelineOptions, reading, writing
 from lakelog.pipeline.saga.record_store import RecordStore
 from lakelog.pipeline.saga.table_view import table_name, topic_of
@@ -39,7 +39,7 @@ class TaskEngine(Protocol):
     def slots(self) -> int:
         """How many tasks run at the same time."""
 
-    async def run(self, tasks: Sequence[Task]) -> Sequence[Answer]:
+    async def run(self, tasks: Sequence[FileTask]) -> Sequence[FileAnswer]:
         """The answer to each task, in order; `Unavailable` when the engine itself failed."""
 
 
@@ -227,10 +227,10 @@ def _first_wal_start(index: StreamIndex) -> int:
 class EngineObserver(Protocol):
     """Who is told; it must be quick and must not fail."""
 
-    def began(self, tasks: Sequence[Task]) -> None:
+    def began(self, tasks: Sequence[FileTask]) -> None:
         """These tasks are with the engine now."""
 
-    def ended(self, tasks: Sequence[Task]) -> None:
+    def ended(self, tasks: Sequence[FileTask]) -> None:
         """They are no longer, whatever became of them."""
 
 
@@ -246,7 +246,7 @@ class InstrumentedEngine:
         """How many tasks run at the same time."""
         return self._engine.slots
 
-    async def run(self, tasks: Sequence[Task]) -> Sequence[Answer]:
+    async def run(self, tasks: Sequence[FileTask]) -> Sequence[FileAnswer]:
         """The answer to each task, in order."""
         self._observer.began(tasks)
         try:

@@ -15,10 +15,9 @@ from lakelog.log.log import domain_of
 from lakelog.model.failures import Failure
 from lakelog.pipeline.files.file_task import (
     MESSAGE_BYTES_MAX,
-    Answer,
-    CompactionFailure,
-    RowsResult,
-    Task,
+    FileAnswer,
+    FileResult,
+    FileTask,
 )
 from lakelog.pipeline.files.file_writes import ATTEMPT_BYTES, EngineJob, FileWrite, fact_of, task_of
 from lakelog.pipeline.options import reading, together
@@ -82,7 +81,7 @@ class FileJobs:
             for write in job.writes:
                 self._leased.pop(write.leased.stream, None)
 
-    async def _task(self, write: FileWrite, topics: Mapping[str, IndexedTopic]) -> Task | None:
+    async def _task(self, write: FileWrite, topics: Mapping[str, IndexedTopic]) -> FileTask | None:
         """What the engine is asked for; None while the ids of the table's columns are unknown."""
         record = write.step.record
         field_ids: tuple[tuple[str, int], ...] = ()
@@ -101,7 +100,7 @@ class FileJobs:
             field_ids=field_ids,
         )
 
-    async def _ask(self, writes: Sequence[FileWrite], tasks: Sequence[Task]) -> None:
+    async def _ask(self, writes: Sequence[FileWrite], tasks: Sequence[FileTask]) -> None:
         if not tasks:
             return
         try:
@@ -136,20 +135,20 @@ class FileJobs:
         else:
             leased.put(record, version)
 
-    def _take(self, write: FileWrite, answer: Answer) -> None:
+    def _take(self, write: FileWrite, answer: FileAnswer) -> None:
         record = write.leased.record
         fact = fact_of(write, answer)
         if isinstance(fact, str):
             self._counters.problem(fact, topic=record.topic, partition=record.partition)
         else:
             write.leased.fact = fact
-        if isinstance(answer, RowsResult) and answer.left_out:
-            _say_left_out(record, answer)
-        if not isinstance(answer, CompactionFailure):
+        if isinstance(answer, FileResult):
+            if answer.left_out:
+                _say_left_out(record, answer)
             self._counters.topic(record.topic).read_bytes += answer.read_bytes
 
 
-def _say_left_out(record: TaskRecord, answer: RowsResult) -> None:
+def _say_left_out(record: TaskRecord, answer: FileResult) -> None:
     """Say what the table lacks for ever, while the log has it."""
     event(
         _log,

@@ -112,7 +112,7 @@ class CleaningGroup:
 
     @property
     def kept_offsets(self) -> bytes:
-        """The offsets of all rows that stay, as `RewriteTask` wants them."""
+        """The offsets of all rows that stay, as `TableInputs` wants them."""
         return pack_offsets(
             np.concatenate([unpack_offsets(one.kept_offsets) for one in self.survivors])
         )

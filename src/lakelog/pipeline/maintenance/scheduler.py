@@ -30,7 +30,7 @@ from lakelog.index.ports import IndexedTopic, StreamEntry, StreamRange
 from lakelog.log.options import CLOCK_HINT
 from lakelog.model.failures import Conflict, Failure, NotFound, OutcomeUnknown
 from lakelog.objects.port import ObjectStore
-from lakelog.pipeline.files.file_task import CompactionFailure, Trouble
+from lakelog.pipeline.files.file_task import FileFailure, Trouble
 from lakelog.pipeline.maintenance.key_scan import Scanner
 from lakelog.pipeline.maintenance.log_compaction import (
     CleaningGroup,
@@ -331,7 +331,7 @@ class MaintenanceScheduler:
         except Failure as error:
             self._scanned.troubles.append((plan.name, f"{type(error).__name__}: {error}"))
         else:
-            if isinstance(answer, CompactionFailure):
+            if isinstance(answer, FileFailure):
                 self._scanned.troubles.append((plan.name, f"{answer.object_key}: {answer.reason}"))
                 if answer.trouble in (Trouble.CORRUPT, Trouble.MISSING):
                     self._scanned.damaged[stream] = (answer.start, answer.end)

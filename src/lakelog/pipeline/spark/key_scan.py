@@ -19,7 +19,7 @@ from lakelog import __version__
 from lakelog.model.failures import Unavailable
 from lakelog.pipeline.files.file_task import (
     BinOptions,
-    CompactionFailure,
+    FileFailure,
     TablePiece,
     Trouble,
     pack,
@@ -99,7 +99,7 @@ class _Found(NamedTuple):
 
     plan: int
     place: int
-    answer: Survivors | CompactionFailure
+    answer: Survivors | FileFailure
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +126,7 @@ class ScanJob:
                     yield from _key_rows(plan, place, found)
 
 
-def _read(
-    address: StoreAddress, plan: CleaningPlan, piece: TablePiece
-) -> FileKeys | CompactionFailure:
+def _read(address: StoreAddress, plan: CleaningPlan, piece: TablePiece) -> FileKeys | FileFailure:
     """The keys of one file; whatever goes wrong is an answer."""
     try:
         place = place_of(address)
@@ -141,20 +139,18 @@ def _read(
         return failure_of(plan, trouble)
 
 
-def _key_rows(
-    plan: int, place: int, found: FileKeys | CompactionFailure
-) -> "Iterator[pa.RecordBatch]":
+def _key_rows(plan: int, place: int, found: FileKeys | FileFailure) -> "Iterator[pa.RecordBatch]":
     import pyarrow as pa  # noqa: PLC0415 - the driver makes jobs without it
 
     schema = _key_schema()
-    rest = found if isinstance(found, CompactionFailure) else (found.row_count, found.alone)
+    rest = found if isinstance(found, FileFailure) else (found.row_count, found.alone)
     marker = pa.array([pickle.dumps(rest, protocol=5)], pa.binary())
     one = [[plan], [place], marker, [0], [place]]
     yield pa.RecordBatch.from_arrays(
         [pa.array(column, kind.type) for column, kind in zip(one, schema, strict=True)],
         schema=schema,
     )
-    if isinstance(found, CompactionFailure):
+    if isinstance(found, FileFailure):
         return
     keys = found.keys
     count = keys.num_rows
@@ -210,7 +206,7 @@ def _file_row(rows: "pa.Table") -> "pa.Table":
     is_marker = rows["rest"].is_valid()
     (rest,) = rows["rest"].filter(is_marker).to_pylist()
     found = pickle.loads(rest)  # noqa: S301 - from an executor that runs our code
-    if not isinstance(found, CompactionFailure):
+    if not isinstance(found, FileFailure):
         row_count, alone = found
         latest = rows["row"].to_numpy()[~is_marker.to_numpy()] // 2
         found = survivors_of("", row_count=row_count, latest=latest, alone=alone)
@@ -231,7 +227,7 @@ def _answers(plans: Sequence[CleaningPlan], rows: Sequence[_Found]) -> list[Scan
     answers: list[ScanAnswer] = []
     for at, plan in enumerate(plans):
         of_plan = [found[at, place] for place in range(len(plan.files))]
-        failures = [one for one in of_plan if isinstance(one, CompactionFailure)]
+        failures = [one for one in of_plan if isinstance(one, FileFailure)]
         if failures:
             answers.append(failures[0])
             continue
