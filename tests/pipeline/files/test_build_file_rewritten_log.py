@@ -1,9 +1,9 @@
 """A log is read over files that were rewritten or cleaned as if they always had been so."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec import structs
 from tests.log.tables import accepted, read_all, table_facts, tabled
 from tests.log.world import TOPIC, Node, World, run
 from tests.records.table_cases import Row
@@ -92,11 +92,9 @@ async def replaced(
         key=output_key(record, attempt=attempt),
     )
     facts = table_facts(await run_task(world.objects, task))
-    name = FileName(FileKind.PARQUET, task.key)
-    file = DataFile(
-        name, record.start, record.end, facts.row_count, facts.size_bytes, facts.max_timestamp_ms
-    )
-    committed = replace(record, state=TaskState.ICEBERG_COMMITTED, file=file)
+    numbers = facts.row_count, facts.size_bytes, facts.max_timestamp_ms
+    file = DataFile(task.key, FileKind.PARQUET, record.start, record.end, *numbers)
+    committed = structs.replace(record, state=TaskState.ICEBERG_COMMITTED, file=file)
     swap = next_step(Observation(None, view, committed), held=lease_of(committed))
     assert isinstance(swap, AppendSwap), swap
     outcome = await node.replica.submit(swap.swap)

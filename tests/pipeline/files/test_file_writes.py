@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from tests.pipeline.saga.task_values import CREATED, FACTS, PIECES, SEGMENT, wal_entry
 
 from lakelog.index.ports import StreamEntry
@@ -66,7 +67,7 @@ def file_pieces() -> tuple[StreamEntry, ...]:
 
 @pytest.mark.parametrize(("target", "kept"), [(TaskTarget.REWRITE, None), (TaskTarget.CLEAN, b"x")])
 def test_files_are_replaced_by_one(target: TaskTarget, kept: bytes | None) -> None:
-    record = replace(CREATED, target=target, inputs=("a", "c"))
+    record = structs.replace(CREATED, target=target, inputs=("a", "c"))
     write = FileWrite(LeasedTask(StoredRecord(record, 1)), WriteFile(record, file_pieces()), kept)
     task = made(write)
     assert isinstance(task.inputs, TableInputs)
@@ -98,7 +99,7 @@ def test_segments_become_rows_for_the_table() -> None:
 
 def test_what_is_written_for_a_table_gets_the_ids_of_its_columns() -> None:
     ids = (("offset", 70), ("value", 71))
-    rewrite = replace(CREATED, target=TaskTarget.REWRITE, inputs=("a",))
+    rewrite = structs.replace(CREATED, target=TaskTarget.REWRITE, inputs=("a",))
     for record, pieces in (
         (CREATED, PIECES),
         (CREATED, segment_pieces()),
@@ -110,10 +111,10 @@ def test_what_is_written_for_a_table_gets_the_ids_of_its_columns() -> None:
 
 
 def test_a_bad_batch_close_behind_another_takes_more_along_but_of_a_file_nothing() -> None:
-    record = replace(CREATED, quarantine=((2, 4),))
+    record = structs.replace(CREATED, quarantine=((2, 4),))
     fact = fact_of(write_of(record), failure(Trouble.UNREADABLE))
     assert fact == Unreadable("wal/x: bad", (5, 9))
-    rewrite = replace(record, target=TaskTarget.REWRITE, inputs=("a",))
+    rewrite = structs.replace(record, target=TaskTarget.REWRITE, inputs=("a",))
     write = FileWrite(LeasedTask(StoredRecord(rewrite, 1)), WriteFile(rewrite, file_pieces()))
     assert fact_of(write, failure(Trouble.UNREADABLE)) == Unreadable("wal/x: bad", (5, 6))
 
@@ -154,7 +155,7 @@ def test_every_write_is_in_one_job_and_no_topic_in_two(
 ) -> None:
     writes = []
     for stream, (topic, size) in enumerate(sizes, 1):
-        record = replace(CREATED, stream=stream, topic=f"t{topic}")
+        record = structs.replace(CREATED, stream=stream, topic=f"t{topic}")
         piece = replace(wal_entry(4, 10), byte_length=size)
         writes.append(FileWrite(LeasedTask(StoredRecord(record, 1)), WriteFile(record, (piece,))))
     jobs = jobs_of(writes, job_bytes=job_bytes)

@@ -182,7 +182,8 @@ def _quarantine(write: FileWrite, answer: FileFailure) -> tuple[int, int]:
 def _file(write: FileWrite, answer: FileResult) -> DataFile:
     record, facts = write.step.record, answer.facts
     return DataFile(
-        name=FileName(record.output_kind, answer.key),
+        key=answer.key,
+        kind=record.output_kind,
         start=record.start,
         end=record.end,
         row_count=facts.record_count if isinstance(facts, SegmentFacts) else facts.row_count,

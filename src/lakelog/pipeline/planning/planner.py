@@ -39,7 +39,7 @@ from lakelog.pipeline.saga.values import DataFile, PlannedTask, StreamName, Task
 from lakelog.pipeline.table_lifecycle import TableLifecycle
 from lakelog.records.table_facts import TableFileOrigin
 from lakelog.records.table_file import TableFile
-from lakelog.streams.objects import FileKind, FileName
+from lakelog.streams.objects import FileKind
 
 
 async def file_ahead(
@@ -60,7 +60,8 @@ async def file_ahead(
         (view,) = await ports.views([StreamRange(name.stream, origin.start, origin.end)])
         newest_ms = [] if view is None else [one.max_timestamp_ms for one in view.entries]
         return DataFile(
-            name=FileName(FileKind.PARQUET, file.key),
+            key=file.key,
+            kind=FileKind.PARQUET,
             start=origin.start,
             end=origin.end,
             row_count=file.row_count,

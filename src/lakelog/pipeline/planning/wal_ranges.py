@@ -147,12 +147,12 @@ def plan_present(
     is_wal = columns.kinds == FileKind.WAL
     inside = (columns.ends > file.start) & (columns.starts < file.end)
     if not inside.any() or not is_wal[inside].all():
-        return Problem(f"{file.name.key} is in the table and its range is not in WAL objects")
+        return Problem(f"{file.key} is in the table and its range is not in WAL objects")
     first, stop = int(inside.argmax()), int(inside.argmax() + inside.sum())
     begin = int(columns.starts[first])
     aligned = begin == file.start or (first == 0 and begin > file.start)
     if not aligned or int(columns.ends[stop - 1]) != file.end:
-        return Problem(f"{file.name.key} is in the table and does not end where entries end")
+        return Problem(f"{file.key} is in the table and does not end where entries end")
     return PlannedTask(
         stream=name.stream,
         topic_id=name.topic_id,

@@ -320,7 +320,7 @@ def files_of(file: DataFile, partition: int) -> tuple[DataFileFacts, ...]:
     offset_first, offset_upper = _bounds(facts.columns, "offset")
     timestamp_min_us, timestamp_max_us = _bounds(facts.columns, "timestamp")
     found = DataFileFacts(
-        key=file.name.key,
+        key=file.key,
         partition=partition,
         offset_first=offset_first,
         offset_end=offset_upper + 1,

@@ -53,8 +53,10 @@ takes every `CommitTable` of this round into one commit, and the vector judges e
 how a round was composed is nowhere durable and need not be.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias, assert_never
+
+from msgspec.structs import replace
 
 from lakelog.domain.events import Swap
 from lakelog.index.ports import StreamEntry, StreamView
