@@ -53,27 +53,27 @@ class FileJobs:
         """These are the offsets that a task of log compaction keeps."""
         self._kept_offsets[record.name] = kept_offsets
 
-    async def wanted(self, leased_tasks: Sequence[LeasedTask]) -> list[FileWrite]:
+    async def writes_for(self, leased_tasks: Sequence[LeasedTask]) -> list[FileWrite]:
         """Those of these tasks that need a file; their leases are kept from here on."""
         writes = []
-        for one in await observe_index(self._ports, leased_tasks):
-            step = next_step(one.observation, held=one.leased.held)
+        for task in await observe_index(self._ports, leased_tasks):
+            step = next_step(task.observation, held=task.leased.held)
             if not isinstance(step, WriteFile):
                 continue
-            one.leased.put(step.record, one.version)
+            task.leased.put(step.record, task.version)
             kept_offsets = self._kept_offsets.get(step.record.name)
             if step.record.target is TaskTarget.CLEAN and kept_offsets is None:
-                one.leased.given_up = "which rows stay was known to its former holder alone"
+                task.leased.given_up = "which rows stay was known to its former holder alone"
                 continue
-            writes.append(FileWrite(one.leased, step, kept_offsets))
-            self._leased[one.leased.stream] = one.leased
+            writes.append(FileWrite(task.leased, step, kept_offsets))
+            self._leased[task.leased.stream] = task.leased
         return writes
 
     async def run(self, job: EngineJob, topics: Mapping[str, IndexedTopic]) -> None:
         """Have the files of a job written; each task then knows what became of its own."""
-        found = await together(self._task(write, topics) for write in job.writes)
+        tasks = await together(self._task(write, topics) for write in job.writes)
         asked = [
-            (write, task) for write, task in zip(job.writes, found, strict=True) if task is not None
+            (write, task) for write, task in zip(job.writes, tasks, strict=True) if task is not None
         ]
         try:
             await self._ask([write for write, _ in asked], [task for _, task in asked])
@@ -123,7 +123,7 @@ class FileJobs:
         while True:
             await asyncio.sleep(every_s)
             held = list(self._leased.values())
-            await together(self._renewed(one) for one in held)
+            await together(self._renewed(leased) for leased in held)
 
     async def _renewed(self, leased: LeasedTask) -> None:
         end_ms = self._ports.clock.now_ms() + self._ports.options.lease_ms

@@ -252,7 +252,7 @@ def pack(
         load, number = loads[0]
         bins[number].append(place)
         heapreplace(loads, (load + costs_ms[place], number))
-    return tuple(tuple(sorted(one)) for one in bins)
+    return tuple(tuple(sorted(places)) for places in bins)
 
 
 def _bin_count(total_bytes: int, total_ms: int, tasks: int, slots: int, options: BinOptions) -> int:

@@ -118,7 +118,7 @@ class SparkEngine:
             return ()
         sizes = [task.input_bytes for task in tasks]
         bins = pack(sizes, slots=self._slots, options=self.bins)
-        encoded = tuple(encode_bin((place, tasks[place]) for place in one) for one in bins)
+        encoded = tuple(encode_bin((place, tasks[place]) for place in places) for places in bins)
         job = BinJob(self._address, encoded)
         rows = await self.call(lambda: self._collect(job))
         return _answers(tasks, rows)
@@ -219,10 +219,10 @@ def _close_unwanted(future: "Future[WarmSession]") -> None:
 
 def _answers(tasks: Sequence[FileTask], rows: Sequence[_Row]) -> list[FileAnswer]:
     """One for each task, in their order, each checked to be about its task."""
-    found = {place: decode_answer(data) for place, data in rows}
-    if len(rows) != len(tasks) or set(found) != set(range(len(tasks))):
+    by_place = {place: decode_answer(data) for place, data in rows}
+    if len(rows) != len(tasks) or set(by_place) != set(range(len(tasks))):
         raise Unavailable(f"Spark: {len(rows)} answers came back to {len(tasks)} tasks")
-    answers = [found[place] for place in range(len(tasks))]
+    answers = [by_place[place] for place in range(len(tasks))]
     for task, answer in zip(tasks, answers, strict=True):
         if (answer.task_id, answer.attempt) != (task.task_id, task.attempt):
             raise Unavailable(f"Spark: task {task.task_id} was answered for {answer.task_id}")

@@ -178,7 +178,7 @@ def run_bin(address: StoreAddress, tasks: Sequence[Numbered]) -> list[tuple[int,
 
 
 async def _run_all(place: WorkerPlace, tasks: Sequence[Numbered]) -> list[tuple[int, FileAnswer]]:
-    small = [one for one in tasks if one[1].input_bytes <= SMALL_BYTES]
+    small = [numbered for numbered in tasks if numbered[1].input_bytes <= SMALL_BYTES]
     answers = [answer async for answer in _together(place, small)]
     for number, task in tasks:
         if task.input_bytes > SMALL_BYTES:

@@ -88,7 +88,7 @@ class SparkScanner:
         if not files:
             return [() for _ in plans]
         bins = pack([size for _, _, size in files], slots=self._engine.slots, options=self.bins)
-        chosen = tuple(tuple(files[at][:2] for at in one) for one in bins)
+        chosen = tuple(tuple(files[at][:2] for at in places) for places in bins)
         job = ScanJob(self._address, pickle.dumps(tuple(plans), protocol=5), chosen)
         rows = await self._engine.call(lambda: _collect(self._engine.spark, job))
         return _answers(plans, rows)
@@ -220,22 +220,22 @@ def _file_row(rows: "pa.Table") -> "pa.Table":
 
 
 def _answers(plans: Sequence[CleaningPlan], rows: Sequence[_Found]) -> list[ScanAnswer]:
-    found = {(row.plan, row.place): row.answer for row in rows}
-    wanted = {(at, place) for at, plan in enumerate(plans) for place in range(len(plan.files))}
-    if set(found) != wanted or len(rows) != len(wanted):
-        raise Unavailable(f"Spark: {len(rows)} answers came back to {len(wanted)} files")
+    by_place = {(row.plan, row.place): row.answer for row in rows}
+    asked = {(at, place) for at, plan in enumerate(plans) for place in range(len(plan.files))}
+    if set(by_place) != asked or len(rows) != len(asked):
+        raise Unavailable(f"Spark: {len(rows)} answers came back to {len(asked)} files")
     answers: list[ScanAnswer] = []
     for at, plan in enumerate(plans):
-        of_plan = [found[at, place] for place in range(len(plan.files))]
-        failures = [one for one in of_plan if isinstance(one, FileFailure)]
+        of_plan = [by_place[at, place] for place in range(len(plan.files))]
+        failures = [answer for answer in of_plan if isinstance(answer, FileFailure)]
         if failures:
             answers.append(failures[0])
             continue
         answers.append(
             tuple(
-                Survivors(piece.key, one.row_count, one.kept_count, one.kept_offsets)
-                for piece, one in zip(plan.pieces, of_plan, strict=True)
-                if isinstance(one, Survivors)
+                Survivors(piece.key, file.row_count, file.kept_count, file.kept_offsets)
+                for piece, file in zip(plan.pieces, of_plan, strict=True)
+                if isinstance(file, Survivors)
             )
         )
     return answers
