@@ -238,12 +238,12 @@ class OrderedReader:
 
     def current(self) -> list[ReleaseState]:
         """The partitions that are read, by topic and number."""
-        found = [each for each in self.states.values() if not each.is_retired]
+        found = [state for state in self.states.values() if not state.is_retired]
         return sorted(found, key=lambda each: each.place)
 
     def is_live(self) -> bool:
         """Whether all partitions are live, and what was read until then was given out."""
-        return all(self.is_partition_live(each) for each in self.states.values())
+        return all(self.is_partition_live(state) for state in self.states.values())
 
     def is_partition_live(self, state: ReleaseState) -> bool:
         """Whether a partition is live, and what was read until then was given out."""

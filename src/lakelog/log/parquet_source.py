@@ -175,7 +175,7 @@ class ParquetSource:
 
     async def _load(self, piece: Piece) -> Run:
         if not piece.byte_length:
-            return run_of([memoryview(one) for one in empty_batches(piece.start, piece.end)])
+            return run_of([memoryview(batch) for batch in empty_batches(piece.start, piece.end)])
         file = await self._file(piece)
         self._metrics.objects_got.inc()
         for listener in self.on_rebuild:

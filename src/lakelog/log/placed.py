@@ -114,8 +114,15 @@ def check_index(domain: int, commit: Commit, data: memoryview) -> None:
         strict=True,
     )
     stored = [
-        (one.stream_id, one.start, one.end, one.record_count, one.batch_count, one.max_timestamp_ms)
-        for one in found.chunks
+        (
+            chunk.stream_id,
+            chunk.start,
+            chunk.end,
+            chunk.record_count,
+            chunk.batch_count,
+            chunk.max_timestamp_ms,
+        )
+        for chunk in found.chunks
     ]
     if list(said) != stored:
         raise Corrupt("the object's index is not what its commit says")

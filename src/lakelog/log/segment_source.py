@@ -113,7 +113,9 @@ class SegmentSource:
                 if piece.name.kind is FileKind.SEGMENT and not self.knows(piece):
                     new[piece.name] = piece
         if new:
-            await asyncio.gather(*(self._open(one) for one in new.values()), return_exceptions=True)
+            await asyncio.gather(
+                *(self._open(piece) for piece in new.values()), return_exceptions=True
+            )
 
     async def parts(self, piece: Piece, *, offset: int) -> Iterator[Piece]:
         """The parts of a segment's entry from an offset on, each a piece of its own."""

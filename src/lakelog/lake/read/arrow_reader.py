@@ -255,7 +255,7 @@ def read_call(  # noqa: PLR0913 - `ReadKeywords`, one by one: others are a `Type
 def _set(given: dict[str, str], name: str, value: str | None) -> None:
     if value is None:
         return
-    if any(one.lower() == name.lower() for one in given):
+    if any(other.lower() == name.lower() for other in given):
         raise BadOption(name, f"{name} is given twice")
     given[name] = value
 
@@ -268,13 +268,16 @@ def _limit(value: Where, topic: str | Sequence[str] | None) -> str | None:
         if value.tzinfo is None:
             raise BadOption("starting", f"{value!r} needs a time zone, as datetime.UTC")
         return str(round(value.timestamp() * 1000))
-    if not all(isinstance(one, Mapping) for one in value.values()):
+    if not all(isinstance(offsets, Mapping) for offsets in value.values()):
         if not isinstance(topic, str):
             raise BadOption(
                 "starting", "offsets of several topics are {topic: {partition: offset}}"
             )
         value = {topic: value}
-    by_name = {name: {str(key): at for key, at in one.items()} for name, one in value.items()}
+    by_name = {
+        name: {str(partition): offset for partition, offset in offsets.items()}
+        for name, offsets in value.items()
+    }
     try:
         return json.dumps(by_name)
     except TypeError as reason:

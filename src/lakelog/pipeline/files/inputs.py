@@ -9,7 +9,6 @@ that is worked on, and by a few small files, which are read whole and together: 
 """
 
 import asyncio
-from bisect import bisect_right
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import aclosing
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
-from lakelog.log.plan import coalesce
+from lakelog.log.plan import coalesce, cut_out
 from lakelog.model.failures import Corrupt, Failure, NotFound
 from lakelog.model.ids import DomainId, WalId
 from lakelog.model.ranges import ByteRange
@@ -168,12 +167,7 @@ async def _read_object(
         contents = await objects.get_ranges(key, merged)
     except Failure as error:
         raise trouble_of(error, key, pieces[0].start, pieces[-1].end) from error
-    runs = {}
-    for piece, span in zip(pieces, spans, strict=True):
-        holder = bisect_right(merged, span.start, key=lambda span: span.start) - 1
-        start = span.start - merged[holder].start
-        runs[piece] = contents[holder][start : start + len(span)]
-    return runs
+    return dict(zip(pieces, cut_out(spans, merged, contents), strict=True))
 
 
 async def feed_segments(
