@@ -3,7 +3,7 @@
 Rules:
 
 - One thread at a time uses it. It learns of the world by events, and of time by an argument.
-- Rows go by the rule of `release`. When nothing may go and memory is full, the rule is squeezed:
+- Rows go by the rule of `watermark`. When nothing may go and memory is full, the rule is squeezed:
   the bound goes first, and rows that are late because of it are counted.
 - A partition is live for the user when it is by the rule, and what was read of it until then was
   given out; once live is live for good.

@@ -48,7 +48,7 @@ from lakelog.spark.runtime import runtime
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-LOOKS_MAX: Final = 3
+LOOKUPS_MAX: Final = 3
 """How often files that are gone already are looked up again."""
 
 _CARRIED: Final = tuple(
@@ -110,7 +110,7 @@ class PinnedRead:
 
     def _native(self, place: str) -> "DataFrame | None":
         """The rows with Spark's own scan; None where it cannot read the store."""
-        for _ in range(LOOKS_MAX):
+        for _ in range(LOOKUPS_MAX):
             division = divided(self._hinted())
             try:
                 found = self._joined(division, place)

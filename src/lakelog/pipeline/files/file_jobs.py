@@ -29,7 +29,7 @@ from lakelog.pipeline.saga.task_record import TaskRecord, renew
 from lakelog.pipeline.saga.values import TaskTarget
 from lakelog.telemetry import event
 
-_log = logging.getLogger("lakelog.compaction")
+_log = logging.getLogger("lakelog.pipeline")
 
 RENEWALS_PER_LEASE = 3
 """How often a lease is renewed before it would run out."""

@@ -57,7 +57,7 @@ from lakelog.pipeline.saga.task_record import TASKS
 from lakelog.streams.table import Int64s
 from lakelog.telemetry import event
 
-_log = logging.getLogger("lakelog.compaction")
+_log = logging.getLogger("lakelog.pipeline")
 _PROBLEMS_MAX: Final = 100
 T = TypeVar("T")
 

@@ -41,7 +41,7 @@ from lakelog.pipeline.options import reading, writing
 from lakelog.records.table_file import TableFile
 from lakelog.telemetry import event
 
-_log = logging.getLogger("lakelog.compaction")
+_log = logging.getLogger("lakelog.pipeline")
 
 
 FOOTERS_AT_ONCE: Final = 8

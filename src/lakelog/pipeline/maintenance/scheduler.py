@@ -61,7 +61,7 @@ from lakelog.pipeline.saga.values import PlannedTask, StreamName, TaskTarget
 from lakelog.streams.objects import FileKind
 from lakelog.telemetry import event
 
-_log = logging.getLogger("lakelog.compaction")
+_log = logging.getLogger("lakelog.pipeline")
 
 WHOLE: Final = 1 << 62
 """Beyond every offset."""
