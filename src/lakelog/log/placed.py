@@ -145,6 +145,7 @@ def check_batch(commit: Commit, at: int, data: memoryview, rules: Mapping[int, B
         raise Corrupt(f"batch {at} of stream {stream} is of a producer or a transaction")
     _check_rule(header, stream, rules[stream])
     if len(data) >= PREFIX.size + size:
+        # Read whole (`WHOLE_BYTES`); of larger ones whoever reads them proves the CRC.
         batch = data[PREFIX.size : PREFIX.size + size]
         if batch_crc(batch) != header.crc:
             raise Corrupt(f"the CRC-32C of batch {at} of stream {stream} does not match")

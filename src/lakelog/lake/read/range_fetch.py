@@ -97,6 +97,7 @@ async def fetches(reading: RangeRead) -> "AsyncGenerator[_Fetch, None]":
             continue
         is_wal = entry.kind is FileKind.WAL
         full = size + entry.byte_length > READ_BYTES or len(held) >= OBJECTS_PER_PORTION
+        # Runs of WAL objects share a portion; a file after them ends it, for rows come in order.
         if held and (full or not is_wal):
             yield _WalFetch(reading, tuple(held))
             held, size = [], 0

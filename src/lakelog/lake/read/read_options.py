@@ -254,7 +254,7 @@ def _topics(given: Mapping[str, str]) -> Topics:
             raise BadOption(ASSIGN, f"{ASSIGN} names no partition: {text!r}")
         return Assigned(places)
     if name == SUBSCRIBE:
-        topics = tuple(dict.fromkeys(filter(None, (name.strip() for name in text.split(",")))))
+        topics = tuple(dict.fromkeys(filter(None, (topic.strip() for topic in text.split(",")))))
         if not topics:
             raise BadOption(SUBSCRIBE, f"{SUBSCRIBE} names no topic: {given[name]!r}")
         return Subscribed(topics)

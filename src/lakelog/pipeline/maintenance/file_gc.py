@@ -254,6 +254,7 @@ class FileSweeper:
             due = [key for key in listed if self._is_due(key)]
             condemned += [key for key in due if is_fenced(self._suspects[key], table.token)]
             open_keys = [key for key in due if not is_fenced(self._suspects[key], table.token)]
+            # A commit under way may come to name these: moving the table keeps it from landing.
             if open_keys and len(moved) < self._options.moves_max and await self._moved(table):
                 moved.append(name)
                 condemned += await self._unnamed_now(name, open_keys)

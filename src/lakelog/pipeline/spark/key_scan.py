@@ -228,7 +228,7 @@ def _answers(plans: Sequence[CleaningPlan], rows: Sequence[_Found]) -> list[Scan
     for at, plan in enumerate(plans):
         of_plan = [by_place[at, place] for place in range(len(plan.files))]
         failures = [answer for answer in of_plan if isinstance(answer, FileFailure)]
-        if failures:
+        if failures:  # a file that cannot be read ends the scan of its plan alone
             answers.append(failures[0])
             continue
         answers.append(
