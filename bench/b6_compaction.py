@@ -23,8 +23,8 @@ from bench.arena import Arena
 from bench.results import OURS, Metric, Sample
 from bench.wal_backlog import fill, open_objects
 from lakelog.objects.local import LocalObjectStore
-from lakelog.pipeline.files.file_task import CompactionResult, CompactionTask
-from lakelog.pipeline.files.to_parquet import compact
+from lakelog.pipeline.files.file_task import FileResult, FileTask
+from lakelog.pipeline.files.run_task import run_task
 from lakelog.records import kernels
 from lakelog.records.codecs import Codec
 
@@ -61,14 +61,14 @@ async def measure(folder: Path, codec: Codec) -> dict[str, float]:
     chunk = 8 if codec is Codec.NONE else 16
     tasks = await fill(folder, streams=STREAMS, rounds=ROUNDS, batches_per_chunk=chunk, codec=codec)
     objects = await open_objects(folder)
-    await compact(objects, tasks[0])  # what is compiled and imported at first use
+    await run_task(objects, tasks[0])  # what is compiled and imported at first use
     cpu, wall = time.process_time(), time.perf_counter()
-    results = [await compact(objects, task) for task in tasks]
+    results = [await run_task(objects, task) for task in tasks]
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     total_mb = 0.0
     raw_cpu = 0.0
     for task, result in zip(tasks, results, strict=True):
-        assert isinstance(result, CompactionResult), result
+        assert isinstance(result, FileResult), result
         size, seconds = await write_again(objects, task)
         total_mb += size / 1e6
         raw_cpu += seconds
@@ -81,7 +81,7 @@ async def measure(folder: Path, codec: Codec) -> dict[str, float]:
     }
 
 
-async def write_again(objects: LocalObjectStore, task: CompactionTask) -> tuple[int, float]:
+async def write_again(objects: LocalObjectStore, task: FileTask) -> tuple[int, float]:
     """Write the rows of a task's file once more; returns their bytes and the CPU seconds."""
     table = pq.read_table(pa.BufferReader(await objects.get(task.key)), use_threads=False)
     table = table.combine_chunks()

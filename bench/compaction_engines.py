@@ -26,9 +26,8 @@ from bench.raw import PRODUCE, PRODUCE_VERSION, Client, check_produced, produce_
 from bench.results import Metric
 from bench.wal_backlog import fill, open_objects, payload_bytes, task_of
 from lakelog.model.failures import Refused
-from lakelog.pipeline.files.file_task import CompactionResult, CompactionTask
-from lakelog.pipeline.files.run_task import InlineEngine
-from lakelog.pipeline.files.to_parquet import compact
+from lakelog.pipeline.files.file_task import FileResult, FileTask, WalInputs
+from lakelog.pipeline.files.run_task import InlineEngine, run_task
 from lakelog.pipeline.ports import TaskEngine
 from lakelog.pipeline.spark.engine import SparkEngine
 from lakelog.pipeline.spark.settings import SparkOptions
@@ -128,7 +127,7 @@ class Effort:
         return {"wall_mb_s": megabytes / self.wall_s, "mb_cpu_s": megabytes / self.cpu_s}
 
 
-async def in_process_effort(folder: Path, tasks: Sequence[CompactionTask]) -> Effort:
+async def in_process_effort(folder: Path, tasks: Sequence[FileTask]) -> Effort:
     """Measure an engine in this process, with the one thread of a Spark worker."""
     kernels.load()
     objects = await open_objects(folder)
@@ -139,20 +138,20 @@ async def in_process_effort(folder: Path, tasks: Sequence[CompactionTask]) -> Ef
     return took
 
 
-async def spark_effort(folder: Path, master: str, tasks: Sequence[CompactionTask]) -> Effort:
+async def spark_effort(folder: Path, master: str, tasks: Sequence[FileTask]) -> Effort:
     """Measure one job."""
     async with spark(master, objects_url(folder)) as engine:
         return await timed(engine, tasks)
 
 
-async def timed(engine: TaskEngine, tasks: Sequence[CompactionTask]) -> Effort:
+async def timed(engine: TaskEngine, tasks: Sequence[FileTask]) -> Effort:
     """Do the job for what is loaded at first use, then measure it."""
     await engine.run(tasks)
     began_s, cpu_s = time.perf_counter(), all_cpu_s()
     answers = await engine.run(tasks)
     took = Effort(time.perf_counter() - began_s, all_cpu_s() - cpu_s)
     for answer in answers:
-        if not isinstance(answer, CompactionResult):
+        if not isinstance(answer, FileResult):
             raise ClientError(f"a task failed: {answer}")
     return took
 
@@ -234,19 +233,21 @@ def memory_cell(folder: Path, quick: bool) -> Cell:
     return "memory of one task", values
 
 
-def memory_of(folder: Path, task: CompactionTask) -> dict[str, float]:
+def memory_of(folder: Path, task: FileTask) -> dict[str, float]:
     """Run a small task, then this one; both figures are of the whole process."""
     kernels.load()
 
     async def work() -> dict[str, float]:
         objects = await open_objects(folder)
-        small = replace(task_of(task.stream, task.pieces[:1]), key=f"{task.key}.small")
+        assert isinstance(task.inputs, WalInputs), task
+        first = task_of(task.stream, task.inputs.pieces[:1])
+        small = replace(first, key=f"{task.key}.small")
         with ThreadPoolExecutor(1) as pool:
-            await compact(objects, small, pool=pool)
+            await run_task(objects, small, pool=pool)
             idle_mb = forget_peak_mb()
-            done = await compact(objects, task, pool=pool)
+            done = await run_task(objects, task, pool=pool)
         await objects.close()
-        if not isinstance(done, CompactionResult):
+        if not isinstance(done, FileResult):
             raise ClientError(f"a task failed: {done}")
         peak_mb = status_mb("VmHWM")
         return {

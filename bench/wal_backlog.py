@@ -11,9 +11,10 @@ from pathlib import Path
 from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.model.ids import DomainId, StreamId, WalId
 from lakelog.objects.local import LocalObjectStore
-from lakelog.pipeline.files.file_task import CompactionTask, WalPiece
+from lakelog.pipeline.files.file_task import FileTask, WalInputs, WalPiece
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.codecs import Codec
+from lakelog.streams.objects import FileKind
 from lakelog.wal.ids import object_key
 from lakelog.wal.layout import Chunk, encode
 
@@ -63,7 +64,7 @@ def batches_of(count: int, seed: int, codec: Codec = Codec.LZ4) -> list[bytes]:
 
 async def fill(
     folder: Path, *, streams: int, rounds: int, batches_per_chunk: int, codec: Codec = Codec.LZ4
-) -> list[CompactionTask]:
+) -> list[FileTask]:
     """Put `rounds` objects, each with a chunk of every stream; a task covers a whole stream."""
     objects = await open_objects(folder)
     pool = batches_of(64, seed=7, codec=codec)
@@ -104,23 +105,23 @@ async def fill(
     return [task_of(stream, tuple(found)) for stream, found in pieces.items()]
 
 
-def task_of(stream: int, pieces: tuple[WalPiece, ...]) -> CompactionTask:
+def task_of(stream: int, pieces: tuple[WalPiece, ...]) -> FileTask:
     """Return the task that makes one file of these pieces."""
-    return CompactionTask(
+    return FileTask(
         task_id=f"{stream}-1",
         attempt="bench",
-        domain=0,
         stream=stream,
         topic_id=bytes(16),
         topic="bench",
         partition=stream - 1,
         start=pieces[0].start,
         end=pieces[-1].end,
-        pieces=pieces,
+        inputs=WalInputs(0, pieces),
+        output=FileKind.PARQUET,
         key=f"compaction/v1/topic=bench/partition={stream - 1}/{stream}-1-1-bench.parquet",
     )
 
 
-def payload_bytes(task: CompactionTask) -> int:
+def payload_bytes(task: FileTask) -> int:
     """Return the bytes of keys and values that a task covers, about."""
     return (task.end - task.start) * ROW_BYTES

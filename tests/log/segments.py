@@ -1,23 +1,18 @@
 """What turns entries of a log into segments, for tests: a task, its file, and the Swap."""
 
-from dataclasses import replace
-
 import msgspec
-from tests.log.tables import accepted, wal_pieces
+from tests.log.tables import accepted, swapped_in, wal_task
 from tests.log.world import QUICK, TOPIC, Node, World, batch
 from tests.records.table_cases import hostile_batches
 
-from lakelog.domain.events import Swap
-from lakelog.domain.outcomes import Swapped
 from lakelog.log.options import LogOptions
 from lakelog.log.values import ReadStatus, Wanted
-from lakelog.pipeline.files.file_task import SegmentResult, SegmentTask, WalPiece
-from lakelog.pipeline.files.to_segment import compact_segment
+from lakelog.pipeline.files.file_task import FileResult, FileTask
 from lakelog.records.acceptance import AcceptedBatch
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.codecs import Codec
 from lakelog.records.header import CRC_OFFSET, batch_crc, parse_header, split_batches
-from lakelog.streams.objects import FileKind, FileName, WalName, digest
+from lakelog.streams.objects import FileKind
 
 SMALL_PARTS = LogOptions(
     linger_ms=1, put_retry_ms=1, put_retry_max_ms=5, segment_part_bytes=500, read_ahead_bytes=1
@@ -60,43 +55,9 @@ async def fill_hostile(world: World, node: Node, stream: int) -> None:
 
 def segment_task(
     node: Node, stream: int, *, start: int = 0, end: int | None = None, **changes: int
-) -> SegmentTask:
-    """A task over the stream's WAL entries that lie in [start, end)."""
-    made = []
-    for one in wal_pieces(node, stream):
-        assert isinstance(one.name, WalName)
-        if one.start >= start and (end is None or one.end <= end):
-            name, places = one.name, (one.byte_start, one.byte_length)
-            made.append(WalPiece(name.zone, bytes(name.wal_id), *places, one.start, one.end))
-    task = SegmentTask(
-        task_id=f"task-{stream}-{made[0].start}",
-        attempt="a1",
-        domain=0,
-        stream=stream,
-        start=made[0].start,
-        end=made[-1].end,
-        pieces=tuple(made),
-        key=f"compaction/v1/topic=t/{stream}-{made[0].start}-a1.kfs",
-        created_ms=1_700_000_000_000,
-    )
-    return replace(task, **changes)  # type: ignore[arg-type]  # numbers are what tests change
-
-
-async def swap_segment(node: Node, task: SegmentTask, result: SegmentResult) -> Swapped:
-    """Put the segment in the place of the entries that it was made of."""
-    names = {piece.name for piece in wal_pieces(node, task.stream)}
-    event = Swap(
-        task.stream,
-        task.start,
-        task.end,
-        FileName(FileKind.SEGMENT, result.key),
-        result.facts.size_bytes,
-        result.facts.max_timestamp_ms,
-        tuple(sorted(digest(name) for name in names)),
-    )
-    outcome = await node.replica.submit(event)
-    assert isinstance(outcome, Swapped)
-    return outcome
+) -> FileTask:
+    """A segment's task over the stream's WAL entries that lie in [start, end)."""
+    return wal_task(node, stream, FileKind.SEGMENT, start=start, end=end, **changes)
 
 
 async def segmented(
@@ -107,13 +68,10 @@ async def segmented(
     start: int = 0,
     end: int | None = None,
     **changes: int,
-) -> SegmentResult:
+) -> FileResult:
     """Make a segment of WAL entries of the stream and swap it in."""
     task = segment_task(node, stream, start=start, end=end, **changes)
-    result = await compact_segment(world.objects, task)
-    assert isinstance(result, SegmentResult), result
-    assert (await swap_segment(node, task, result)).accepted
-    return result
+    return await swapped_in(world, node, task)
 
 
 async def read_bytes(

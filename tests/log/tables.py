@@ -9,11 +9,18 @@ from lakelog.domain.events import Swap
 from lakelog.domain.outcomes import Swapped
 from lakelog.log.plan import Piece
 from lakelog.log.values import Fetched, ReadStatus, Wanted
-from lakelog.pipeline.files.file_task import CompactionResult, CompactionTask, WalPiece
-from lakelog.pipeline.files.to_parquet import compact
+from lakelog.pipeline.files.file_task import (
+    FileAnswer,
+    FileResult,
+    FileTask,
+    WalInputs,
+    WalPiece,
+)
+from lakelog.pipeline.files.run_task import run_task
 from lakelog.records.acceptance import AcceptedBatch
 from lakelog.records.columns import decode_columns
 from lakelog.records.header import parse_header, split_batches
+from lakelog.records.table_facts import TableFileFacts
 from lakelog.streams.objects import FileKind, FileName, WalName, digest
 
 
@@ -39,42 +46,66 @@ def wal_pieces(node: Node, stream: int) -> list[Piece]:
     return [one for one in node.log.pieces(stream) if isinstance(one.name, WalName)]
 
 
-def task_of(node: Node, stream: int, *, end: int | None = None, **changes: int) -> CompactionTask:
-    """A task over the stream's WAL entries that end at or before `end`."""
-    pieces = [one for one in wal_pieces(node, stream) if end is None or one.end <= end]
-    made = []
-    for one in pieces:
-        assert isinstance(one.name, WalName)
-        name = one.name
-        made.append(
-            WalPiece(
-                name.zone, bytes(name.wal_id), one.byte_start, one.byte_length, one.start, one.end
-            )
-        )
-    task = CompactionTask(
-        task_id=f"task-{stream}-{made[0].start}",
+def wal_task(
+    node: Node,
+    stream: int,
+    output: FileKind,
+    *,
+    start: int = 0,
+    end: int | None = None,
+    **changes: int,
+) -> FileTask:
+    """A task over the stream's WAL entries that lie in [start, end)."""
+    pieces = []
+    for entry in wal_pieces(node, stream):
+        assert isinstance(entry.name, WalName)
+        if entry.start >= start and (end is None or entry.end <= end):
+            name, span = entry.name, (entry.byte_start, entry.byte_length)
+            pieces.append(WalPiece(name.zone, bytes(name.wal_id), *span, entry.start, entry.end))
+    suffix = "kfs" if output is FileKind.SEGMENT else "parquet"
+    task = FileTask(
+        task_id=f"task-{stream}-{pieces[0].start}",
         attempt="a1",
-        domain=0,
         stream=stream,
         topic_id=bytes(TOPIC),
         topic="t",
         partition=stream - 1,
-        start=made[0].start,
-        end=made[-1].end,
-        pieces=tuple(made),
-        key=f"compaction/v1/topic=t/{stream}-{made[0].start}-a1.parquet",
+        start=pieces[0].start,
+        end=pieces[-1].end,
+        inputs=WalInputs(0, tuple(pieces)),
+        output=output,
+        key=f"compaction/v1/topic=t/{stream}-{pieces[0].start}-a1.{suffix}",
+        created_ms=1_700_000_000_000,
     )
     return replace(task, **changes)  # type: ignore[arg-type]  # numbers are what tests change
 
 
-async def swap(node: Node, task: CompactionTask, result: CompactionResult) -> Swapped:
+def task_of(node: Node, stream: int, *, end: int | None = None, **changes: int) -> FileTask:
+    """A data file's task over the stream's WAL entries that end at or before `end`."""
+    return wal_task(node, stream, FileKind.PARQUET, end=end, **changes)
+
+
+def wal_inputs(task: FileTask) -> WalInputs:
+    """The task's inputs, which are WAL objects."""
+    assert isinstance(task.inputs, WalInputs), task
+    return task.inputs
+
+
+def table_facts(answer: FileAnswer) -> TableFileFacts:
+    """What is known of the data file that was made."""
+    assert isinstance(answer, FileResult), answer
+    assert isinstance(answer.facts, TableFileFacts), answer
+    return answer.facts
+
+
+async def swap(node: Node, task: FileTask, result: FileResult) -> Swapped:
     """Put the file in the place of the entries that it was made of."""
     names = {piece.name for piece in wal_pieces(node, task.stream)}
     event = Swap(
         task.stream,
         task.start,
         task.end,
-        FileName(FileKind.PARQUET, result.key),
+        FileName(task.output, result.key),
         result.facts.size_bytes,
         result.facts.max_timestamp_ms,
         tuple(sorted(digest(name) for name in names)),
@@ -84,15 +115,19 @@ async def swap(node: Node, task: CompactionTask, result: CompactionResult) -> Sw
     return outcome
 
 
-async def tabled(
-    world: World, node: Node, stream: int, *, end: int | None = None, **changes: int
-) -> CompactionResult:
-    """Compact a prefix of the stream's WAL entries and swap it in."""
-    task = task_of(node, stream, end=end, **changes)
-    result = await compact(world.objects, task)
-    assert isinstance(result, CompactionResult), result
+async def swapped_in(world: World, node: Node, task: FileTask) -> FileResult:
+    """Make the task's file and swap it in."""
+    result = await run_task(world.objects, task)
+    assert isinstance(result, FileResult), result
     assert (await swap(node, task, result)).accepted
     return result
+
+
+async def tabled(
+    world: World, node: Node, stream: int, *, end: int | None = None, **changes: int
+) -> FileResult:
+    """Compact a prefix of the stream's WAL entries and swap it in."""
+    return await swapped_in(world, node, task_of(node, stream, end=end, **changes))
 
 
 def fetched_rows(fetched: Fetched) -> list[Row]:

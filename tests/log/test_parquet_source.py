@@ -4,36 +4,21 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
-from tests.log.tables import accepted, fetched_rows, read_all, swap, tabled, task_of
-from tests.log.world import QUICK, TOPIC, Node, World, batch, run
-from tests.records.table_cases import TIMESTAMPS_MS, hostile_batches
+from tests.log.segments import created, fill
+from tests.log.tables import accepted, fetched_rows, read_all, table_facts, tabled
+from tests.log.world import World, batch, run
+from tests.records.table_cases import hostile_batches
 
 from lakelog.log.options import LogOptions
 from lakelog.log.values import Found, ReadStatus, Wanted
 from lakelog.model.failures import NotFound
 from lakelog.model.ranges import ByteRange
 from lakelog.objects.memory import MemoryObjectStore
-from lakelog.pipeline.files.file_task import CompactionResult
-from lakelog.pipeline.files.to_parquet import compact
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.codecs import Codec
 from lakelog.records.header import parse_header, split_batches
 
 SMALL_GROUPS = 2000
-
-
-async def fill(world: World, node: Node, stream: int, count: int, *, each: int = 5) -> None:
-    """Append batches of a few records, each batch in an object of its own."""
-    for number in range(count):
-        values = [b"%d-%d" % (number, at) + bytes(50) for at in range(each)]
-        sent = batch(*values, timestamp_ms=1000 + number * 10)
-        await node.log.append([stream], [sent], deadline_s=world.soon())
-
-
-async def created(world: World, *streams: int, options: LogOptions = QUICK) -> Node:
-    node = await world.node(options=options)
-    await node.log.create_streams(TOPIC, first_partition=0, streams=list(streams))
-    return node
 
 
 @pytest.mark.parametrize("threads", [0, 2])
@@ -80,7 +65,7 @@ def test_every_offset_of_a_file_answers_with_its_record_first_or_after_earlier_o
         await fill(world, node, 1, 40)
         before = await read_all(world, node, 1)
         result = await tabled(world, node, 1, row_group_bytes=SMALL_GROUPS)
-        assert len(result.facts.row_groups) > 3
+        assert len(table_facts(result).row_groups) > 3
         for offset in range(200):
             wanted = [Wanted(1, offset, 1)]
             (got,) = await node.log.read(wanted, bytes_max=1, deadline_s=world.soon())
@@ -109,31 +94,6 @@ def test_one_answer_crosses_from_a_file_into_the_tail() -> None:
     run(scenario)
 
 
-def test_a_trim_into_a_file_leaves_what_is_behind_it() -> None:
-    """DeleteRecords into the middle of a data file, before and after the swap."""
-
-    async def scenario(world: World) -> None:
-        node = await created(world, 1)
-        await fill(world, node, 1, 40)
-        before = await read_all(world, node, 1)
-        task = task_of(node, 1, row_group_bytes=SMALL_GROUPS)
-        result = await compact(world.objects, task)
-        assert isinstance(result, CompactionResult)
-        assert await node.log.trim({1: 33}) == {1: 33}
-        assert (await swap(node, task, result)).accepted
-        assert node.log.pieces(1)[0].start == 30  # what the trim left, of a file that has more
-        assert await read_all(world, node, 1, offset=33) == before[33:]
-        assert await node.log.trim({1: 151}) == {1: 151}
-        below = await node.log.read([Wanted(1, 150, 1)], bytes_max=1, deadline_s=world.soon())
-        assert below[0].status is ReadStatus.OUT_OF_RANGE
-        assert await read_all(world, node, 1, offset=151) == before[151:]
-        assert await node.log.find_timestamp(1, 0) == Found(151, before[151].timestamp_ms)
-        assert await node.log.trim({1: 200}) == {1: 200}
-        assert node.log.pieces(1) == []
-
-    run(scenario)
-
-
 def test_timestamps_are_found_in_files_as_in_the_tail() -> None:
     async def scenario(world: World) -> None:
         node = await created(world, 1)
@@ -150,23 +110,6 @@ def test_timestamps_are_found_in_files_as_in_the_tail() -> None:
         assert await node.log.max_timestamp(1) == greatest
         await node.log.trim({1: 203})
         assert await node.log.max_timestamp(1) == Found(217, 1024)
-
-    run(scenario)
-
-
-@pytest.mark.parametrize("stamp_ms", TIMESTAMPS_MS)
-def test_extreme_timestamps_are_found_in_files(stamp_ms: int) -> None:
-    async def scenario(world: World) -> None:
-        node = await created(world, 1)
-        for at in (0, stamp_ms, 0):
-            data = build_batch([Record(b"k", b"v" * 50, at)] * 2, BatchOptions())
-            await node.log.append([1], [accepted(memoryview(data))], deadline_s=world.soon())
-        wanted = [stamp_ms, max(stamp_ms, 1), -(1 << 63)]
-        before = [await node.log.find_timestamp(1, one) for one in wanted]
-        greatest = await node.log.max_timestamp(1)
-        await tabled(world, node, 1, row_group_bytes=100)
-        assert [await node.log.find_timestamp(1, one) for one in wanted] == before
-        assert await node.log.max_timestamp(1) == greatest
 
     run(scenario)
 
@@ -198,7 +141,7 @@ def test_only_the_row_groups_that_are_needed_are_read_and_each_once() -> None:
             for _ in range(5)
         ]
         await asyncio.gather(*reads)
-        (group,) = [one for one in result.facts.row_groups if one.start <= 100 < one.end]
+        (group,) = [one for one in table_facts(result).row_groups if one.start <= 100 < one.end]
         spans = [span for _, span in store.ranges if span.end <= group.byte_end]
         assert spans == [ByteRange(group.byte_start, group.byte_end)]
 
@@ -236,7 +179,7 @@ def test_many_cold_streams_take_turns_when_memory_is_short_and_all_come_to_their
         for stream in streams:
             await fill(world, node, stream, 20)
             result = await tabled(world, node, stream, row_group_bytes=SMALL_GROUPS)
-            groups += len(result.facts.row_groups)
+            groups += len(table_facts(result).row_groups)
         store.ranges.clear()
         places = dict.fromkeys(streams, 0)
         requests = 0
@@ -272,7 +215,7 @@ def test_a_lost_or_damaged_file_is_damage_and_never_the_end() -> None:
         assert got.status is ReadStatus.DAMAGED
         store.lost = False
         content = bytearray(await store.get(result.key))
-        content[result.facts.row_groups[0].byte_start + 9] ^= 1
+        content[table_facts(result).row_groups[0].byte_start + 9] ^= 1
         await store.put(result.key, [content])
         (got,) = await other.log.read(wanted, bytes_max=1000, deadline_s=world.soon())
         assert got.status is ReadStatus.DAMAGED
@@ -285,28 +228,6 @@ def test_a_lost_or_damaged_file_is_damage_and_never_the_end() -> None:
         await third.log.prove([1], arrived_s=now_s, deadline_s=world.soon())
         (got,) = await third.log.read(last, bytes_max=1000, deadline_s=world.soon())
         assert got.status is ReadStatus.DAMAGED
-
-    run(scenario)
-
-
-def test_a_reader_during_swaps_sees_no_gap() -> None:
-    async def scenario(world: World) -> None:
-        node = await created(world, 1)
-        await fill(world, node, 1, 30)
-        expected = await read_all(world, node, 1)
-
-        async def reading() -> None:
-            for _ in range(20):
-                assert await read_all(world, node, 1, bytes_max=300) == expected
-                await asyncio.sleep(0)
-
-        async def swapping() -> None:
-            for end in (25, 60, 100, 150):
-                await tabled(world, node, 1, end=end, row_group_bytes=SMALL_GROUPS)
-                await asyncio.sleep(0.002)
-
-        await asyncio.gather(reading(), swapping())
-        assert len(node.log.pieces(1)) == 4
 
     run(scenario)
 

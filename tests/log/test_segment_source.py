@@ -1,6 +1,5 @@
 """What a consumer reads is the same, byte by byte, before and after a segment took over."""
 
-import asyncio
 from collections.abc import Callable
 
 import pytest
@@ -13,23 +12,17 @@ from tests.log.segments import (
     fill,
     fill_hostile,
     read_bytes,
-    segment_task,
     segmented,
-    swap_segment,
     unreadable,
 )
-from tests.log.tables import accepted, fetched_rows, read_all, tabled
+from tests.log.tables import fetched_rows, read_all, tabled
 from tests.log.world import Node, World, batch, run
 from tests.profiles import examples
-from tests.records.table_cases import TIMESTAMPS_MS
 
 from lakelog.log import segment_source
 from lakelog.log.values import Found, ReadStatus, Wanted
 from lakelog.model.failures import Corrupt
-from lakelog.pipeline.files.file_task import SegmentResult
-from lakelog.pipeline.files.to_segment import compact_segment
-from lakelog.records.build import BatchOptions, Record, build_batch
-from lakelog.streams.objects import FileKind, FileName, WalName
+from lakelog.streams.objects import FileKind, WalName
 
 
 @pytest.fixture(autouse=True)
@@ -151,51 +144,6 @@ def kinds_before(node: Node, offset: int) -> list[FileKind]:
     return kinds(node, 1)[:count]
 
 
-def test_a_trim_into_a_segment_leaves_what_is_behind_it() -> None:
-    """DeleteRecords into the middle of a segment, before and after the swap."""
-
-    async def scenario(world: World) -> None:
-        node = await created(world, 1, options=SMALL_PARTS)
-        await fill(world, node, 1, 40)
-        before = await read_all(world, node, 1)
-        task = segment_task(node, 1, index_interval_bytes=INTERVAL)
-        result = await compact_segment(world.objects, task)
-        assert isinstance(result, SegmentResult)
-        assert await node.log.trim({1: 33}) == {1: 33}
-        assert (await swap_segment(node, task, result)).accepted
-        assert node.log.pieces(1)[0].start == 30  # what the trim left, of a file that has more
-        assert await read_all(world, node, 1, offset=33) == before[33:]
-        assert await node.log.trim({1: 151}) == {1: 151}
-        below = await node.log.read([Wanted(1, 150, 1)], bytes_max=1, deadline_s=world.soon())
-        assert below[0].status is ReadStatus.OUT_OF_RANGE
-        assert await read_all(world, node, 1, offset=151) == before[151:]
-        assert await node.log.find_timestamp(1, 0) == Found(151, before[151].timestamp_ms)
-        assert await node.log.max_timestamp(1) == Found(199, before[199].timestamp_ms)
-        assert await node.log.trim({1: 200}) == {1: 200}
-        assert node.log.pieces(1) == []
-
-    run(scenario)
-
-
-@pytest.mark.parametrize("stamp_ms", TIMESTAMPS_MS)
-def test_timestamps_are_found_in_segments_as_in_the_tail(stamp_ms: int) -> None:
-    async def scenario(world: World) -> None:
-        node = await created(world, 1, options=SMALL_PARTS)
-        for at in (0, 1000, stamp_ms, 7, stamp_ms, 0, 500):
-            data = build_batch([Record(b"k", b"v" * 300, at)] * 2, BatchOptions())
-            await node.log.append([1], [accepted(memoryview(data))], deadline_s=world.soon())
-        wanted = [stamp_ms, max(stamp_ms, 1), -(1 << 63), 501, 7]
-        before = [await node.log.find_timestamp(1, one) for one in wanted]
-        greatest = await node.log.max_timestamp(1)
-        result = await segmented(world, node, 1, index_interval_bytes=INTERVAL)
-        assert result.facts.max_timestamp_ms >= stamp_ms
-        for _ in range(2):  # the second time with what the first learned of the parts
-            assert [await node.log.find_timestamp(1, one) for one in wanted] == before
-            assert await node.log.max_timestamp(1) == greatest
-
-    run(scenario)
-
-
 def test_a_batch_that_cannot_be_read_is_found_by_its_header() -> None:
     async def scenario(world: World) -> None:
         node = await created(world, 1)
@@ -295,29 +243,5 @@ def test_damage_in_one_part_leaves_the_others_readable() -> None:
             if got.status is ReadStatus.OK:
                 assert b"".join(bytes(part) for part in got.parts) == before[offset // 5]
         assert 0 < statuses.count(ReadStatus.DAMAGED) < 6
-
-    run(scenario)
-
-
-def test_a_reader_during_swaps_sees_no_gap() -> None:
-    async def scenario(world: World) -> None:
-        node = await created(world, 1, options=SMALL_PARTS)
-        await fill(world, node, 1, 30)
-        expected = await read_bytes(world, node, 1)
-
-        async def reading() -> None:
-            for _ in range(20):
-                assert await read_bytes(world, node, 1, bytes_max=300) == expected
-                await asyncio.sleep(0)
-
-        async def swapping() -> None:
-            for end in (25, 60, 100, 150):
-                await segmented(world, node, 1, end=end, index_interval_bytes=INTERVAL)
-                await asyncio.sleep(0.002)
-
-        await asyncio.gather(reading(), swapping())
-        names = [piece.name for piece in node.log.pieces(1)]
-        assert all(isinstance(name, FileName) for name in names)
-        assert len(names) == 4
 
     run(scenario)

@@ -7,16 +7,9 @@ DELETED = ("tests/pipeline/test_rounds_deleted_records.py",)
 ROWS: tuple[Plant, ...] = (
     plant(
         "a file has the rows that were deleted",
-        "pipeline/files/to_parquet.py",
-        "self._first = max(task.start, task.log_start)\n        self._writer",
-        "self._first = task.start\n        self._writer",
-        tests=DELETED,
-    ),
-    plant(
-        "rows of a segment begin with its batches",
-        "pipeline/files/to_parquet.py",
-        "self._first = max(task.start, task.log_start)\n        self._left_out = left_out",
-        "self._first = task.start\n        self._left_out = left_out",
+        "pipeline/files/build_file.py",
+        "self._first = max(task.start, task.log_start)",
+        "self._first = task.start",
         tests=DELETED,
     ),
     plant(
@@ -29,16 +22,13 @@ ROWS: tuple[Plant, ...] = (
     plant(
         "a segment's rows are cut where its entry begins",
         "pipeline/files/file_writes.py",
-        "        pieces=_segment_pieces(write.step.pieces),\n"
-        "        key=output_key(record, attempt=attempt),\n"
-        "        log_start=write.step.log_start,\n",
-        "        pieces=_segment_pieces(write.step.pieces),\n"
-        "        key=output_key(record, attempt=attempt),\n",
+        "log_start=write.step.log_start,",
+        "log_start=write.step.log_start * (write.step.pieces[0].kind is FileKind.WAL),",
         tests=DELETED,
     ),
     plant(
         "what was deleted has to be readable",
-        "pipeline/files/to_parquet.py",
+        "pipeline/files/build_file.py",
         "if header.base_offset + header.last_offset_delta < self._first:",
         "if False:",
         tests=DELETED,

@@ -16,7 +16,7 @@ PLANTS: tuple[Plant, ...] = (
     plant(
         "a topic changed meanwhile keeps the old defaults",
         "topics/key_cache.py",
-        "        if settings != topic.settings:",
+        "        if in_force != value.settings:",
         "        if False:",
         tests=("tests/topics/test_key_cache_topics.py",),
     ),

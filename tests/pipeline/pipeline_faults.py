@@ -13,7 +13,7 @@ from tests.records.table_cases import Row, rows_of
 from lakelog.log.values import Wanted
 from lakelog.model.failures import Failure, Unavailable
 from lakelog.model.ids import DomainId
-from lakelog.pipeline.files.file_task import Answer, Task
+from lakelog.pipeline.files.file_task import FileAnswer, FileTask
 from lakelog.pipeline.ports import Effects, TaskEngine
 from lakelog.records.acceptance import AcceptedBatch
 from lakelog.records.build import BatchOptions, Record, build_batch
@@ -81,7 +81,7 @@ class Gate:
     def slots(self) -> int:
         return self._inner.slots
 
-    async def run(self, tasks: Sequence[Task]) -> Sequence[Answer]:
+    async def run(self, tasks: Sequence[FileTask]) -> Sequence[FileAnswer]:
         self.runs.append(len(tasks))
         if any(self._topic in task.key for task in tasks):
             self.reached.set()

@@ -8,14 +8,14 @@ import pytest
 from tests.pipeline.files.wal_tasks import Bucket
 
 from lakelog.model.failures import Unavailable
-from lakelog.pipeline.files.file_task import Answer, Task
+from lakelog.pipeline.files.file_task import FileAnswer, FileTask
 from lakelog.pipeline.ports import InstrumentedEngine
 
 
 class Failing:
     slots = 3
 
-    async def run(self, tasks: Sequence[Task]) -> Sequence[Answer]:
+    async def run(self, tasks: Sequence[FileTask]) -> Sequence[FileAnswer]:
         raise Unavailable("the engine is off")
 
 
@@ -23,10 +23,10 @@ class Heard:
     def __init__(self) -> None:
         self.said: list[tuple[str, int]] = []
 
-    def began(self, tasks: Sequence[Task]) -> None:
+    def began(self, tasks: Sequence[FileTask]) -> None:
         self.said.append(("began", len(tasks)))
 
-    def ended(self, tasks: Sequence[Task]) -> None:
+    def ended(self, tasks: Sequence[FileTask]) -> None:
         self.said.append(("ended", len(tasks)))
 
 

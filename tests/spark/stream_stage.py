@@ -13,9 +13,9 @@ from lakelog.lake.read.topic_source import ReadPlan, TopicSource
 from lakelog.model.failures import Unavailable
 from lakelog.model.ids import TopicId
 from lakelog.reading.ranges import Bounds, TopicStreams
-from lakelog.spark.looks import Looks
 from lakelog.spark.offsets import TOPIC_IDS, Document
 from lakelog.spark.stream_query import StreamQuery
+from lakelog.spark.topic_poller import TopicPoller
 
 OTHER = TopicId(bytes(15) + b"\1")
 
@@ -73,8 +73,8 @@ class Theatre:
         if not {"assign", "subscribePattern"} & options.keys():
             given.setdefault("subscribe", "t")
         request = parse_read(given, streaming=True)
-        looks = Looks(self.source, request.topics, self.clock, self.clock.sleep)
-        return StreamQuery(self.source, looks, request, self.clock)
+        poller = TopicPoller(self.source, request.topics, self.clock, self.clock.sleep)
+        return StreamQuery(self.source, poller, request, self.clock)
 
     async def fill(self, *counts: int) -> None:
         """So many records more for each partition."""

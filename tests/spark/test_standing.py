@@ -8,9 +8,9 @@ from lakelog.lake.read.read_request import Assigned, Matching, PartitionName, Su
 from lakelog.reading.ranges import Bounds, TopicStreams
 from lakelog.spark.offsets import Vector
 from lakelog.spark.standing import (
-    Look,
+    LivePartitions,
     Standing,
-    looked,
+    live_partitions,
     never_there,
     ranges,
     standing,
@@ -23,7 +23,7 @@ ALL = Subscribed(("t", "u"))
 T0, T1, U0 = PartitionName("t", 0), PartitionName("t", 1), PartitionName("u", 0)
 
 
-def look(bounds: dict[PartitionName, tuple[int, int]], topic_id: bytes = OLD) -> Look:
+def look(bounds: dict[PartitionName, tuple[int, int]], topic_id: bytes = OLD) -> LivePartitions:
     counts = {place.topic: place.partition + 1 for place in sorted(bounds)}
     streams = {place: at for at, place in enumerate(sorted(bounds))}
     topics = [
@@ -31,10 +31,12 @@ def look(bounds: dict[PartitionName, tuple[int, int]], topic_id: bytes = OLD) ->
         for name, count in counts.items()
     ]
     found = {streams[place]: Bounds(*one) for place, one in bounds.items()}
-    return looked(wanted_now(Matching(""), topics), found)
+    return live_partitions(wanted_now(Matching(""), topics), found)
 
 
-def stand(offsets: dict[PartitionName, int], there: Look, wanted: Topics = ALL) -> Standing:
+def stand(
+    offsets: dict[PartitionName, int], there: LivePartitions, wanted: Topics = ALL
+) -> Standing:
     return standing(Vector(offsets, {"t": OLD}), there, wanted)
 
 
@@ -118,7 +120,7 @@ def test_only_what_is_there_is_wanted() -> None:
 
 def test_a_partition_without_bounds_is_gone() -> None:
     topics = [TopicStreams("t", OLD, (1, 2))]
-    found = looked(wanted_now(Matching("t"), topics), {2: Bounds(0, 4)})
+    found = live_partitions(wanted_now(Matching("t"), topics), {2: Bounds(0, 4)})
     assert vector_of(found) == Vector({T1: 4}, {"t": OLD})
 
 

@@ -7,8 +7,8 @@ from tests.spark.stream_stage import OTHER, Theatre, offsets, play, ranges_of
 from lakelog.config.named_options import BadOption
 from lakelog.lake.read.range_plan import DataLoss
 from lakelog.reading.ranges import TopicStreams
-from lakelog.spark.looks import TOPICS_S
 from lakelog.spark.offsets import TOPIC_IDS
+from lakelog.spark.topic_poller import TOPICS_S
 
 
 def test_a_stream_begins_where_the_options_say_once_and_for_all() -> None:

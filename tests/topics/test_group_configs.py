@@ -22,6 +22,7 @@ from lakelog.topics.group_configs import (
     GroupConfigs,
     decode,
     encode,
+    key_name,
 )
 
 DEFAULTS = GroupSettings(
@@ -250,8 +251,8 @@ def test_what_was_learnt_while_all_was_read_outlives_the_reading(
                 store[group_id] = key_value(group_id, version)
                 known.learn(decode(store[group_id], DEFAULTS))
             elif when == phase and group_id in store:
-                key, gone = keys.group_configs(group_id), store.pop(group_id)
-                known.forget(key, version=gone.version)
+                gone = store.pop(group_id)
+                known.forget(key_name(group_id), version=gone.version)
 
     change(BEFORE)
     with known.scan() as scan:
@@ -265,10 +266,10 @@ def test_what_was_learnt_while_all_was_read_outlives_the_reading(
 
 def test_a_key_that_came_after_it_was_found_absent_is_not_forgotten() -> None:
     known = GroupConfigCache(DEFAULTS)
-    key = keys.group_configs("g")
-    version = known.version(key)
+    name = key_name("g")
+    version = known.version(name)
     known.learn(decode(key_value("g", 5), DEFAULTS))
-    known.forget(key, version=version)
+    known.forget(name, version=version)
     assert list(known.by_group) == ["g"]
     known.learn(decode(key_value("g", 4), DEFAULTS))
-    assert known.version(key) == 5
+    assert known.version(name) == 5

@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from lakelog.broker.call import Deadline, Fault
+from lakelog.broker.call import Call, Deadline, Fault
 from lakelog.broker.describe_topic_partitions import PARTITIONS_MAX
 from lakelog.broker.fetch import RESPONSE_BYTES_MAX
 from lakelog.broker.fetch_sessions import SESSIONS_MAX
@@ -249,12 +249,57 @@ def check_names(written: Iterable[tuple[str, str | None]]) -> None:
         raise InvalidChange(f"Null value not supported for : {', '.join(unset)}")
 
 
-def repeated(resources: Iterable[tuple[int, str]]) -> set[tuple[int, str]]:
-    """The resources that a request names more than once."""
-    return {resource for resource, times in Counter(resources).items() if times > 1}
+class AlterableResource(Protocol):
+    """A resource as the requests name it."""
+
+    @property
+    def resource_type(self) -> int:
+        """Its kind, a `ResourceType` if there is such."""
+
+    @property
+    def resource_name(self) -> str:
+        """Which of that kind."""
 
 
-async def alter(
+ResourceT = TypeVar("ResourceT", bound=AlterableResource)
+ResponseT = TypeVar("ResponseT")
+
+
+async def alter_each(
+    broker: "Broker",
+    call: Call,
+    resources: Sequence[ResourceT],
+    alteration_of: Callable[[ResourceT], Alteration],
+    *,
+    response: Callable[..., ResponseT],
+    validate_only: bool,
+) -> tuple[ResponseT, ...]:
+    """Alter the resources of a request, each by itself, and answer for each."""
+    deadline = Deadline(broker, call)
+    stale = await deadline.attempt(broker.topics.current)
+    times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    responses = []
+    async for part in broker.loop_turn.parts(resources):
+        for resource in part:
+            named = (resource.resource_type, resource.resource_name)
+            fault = TWICE if times[named] > 1 else stale
+            if fault is None:
+                alteration = alteration_of(resource)
+                fault = await _alter(
+                    broker, deadline, named, alteration, validate_only=validate_only
+                )
+            responses.append(
+                response(
+                    error_code=ErrorCode.NONE if fault is None else fault.code,
+                    error_message=None if fault is None else fault.message,
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                )
+            )
+    return tuple(responses)
+
+
+async def _alter(
     broker: "Broker",
     deadline: Deadline,
     resource: tuple[int, str],

@@ -14,16 +14,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from lakelog.broker.broker import NO_OPERATIONS
-from lakelog.broker.call import Call, Endpoint, check_named
-from lakelog.broker.group_reads import (
-    GROUP_OPERATIONS,
-    are_topics_current,
-    group_of,
-    topic_of,
-    unproven,
-)
+from lakelog.broker.call import Call, Endpoint
+from lakelog.broker.group_reads import GROUP_OPERATIONS, describe_each, topic_of
 from lakelog.groups import consumer
-from lakelog.groups.state import ConsumerGroup, ConsumerMember
+from lakelog.groups.state import ConsumerGroup, ConsumerMember, Group
 from lakelog.model.errors import ErrorCode
 from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.consumer_group_describe import (
@@ -45,27 +39,23 @@ async def handle(
     broker: "Broker", call: Call, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
     """Describe each group."""
-    check_named(request.group_ids)
-    group_ids = tuple(dict.fromkeys(request.group_ids))
-    stale = await unproven(broker, call, group_ids)
-    if not await are_topics_current(broker):
-        stale = frozenset(group_ids)
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NO_OPERATIONS
-    described = []
-    async for part in broker.loop_turn.parts(group_ids):
-        for group_id in part:
-            group = group_of(broker, group_id)
-            if not group_id:
-                described.append(_failed(group_id, ErrorCode.INVALID_GROUP_ID))
-            elif group_id in stale:
-                described.append(_failed(group_id, ErrorCode.COORDINATOR_NOT_AVAILABLE))
-            elif isinstance(group, ConsumerGroup):
-                described.append(_described(broker, group, operations))
-            else:
-                problem = "not found" if group is None else "is not a consumer group"
-                reason = f"Group {group_id} {problem}."
-                described.append(_failed(group_id, ErrorCode.GROUP_ID_NOT_FOUND, reason))
-    return ConsumerGroupDescribeResponse(groups=tuple(described))
+
+    def describe(
+        group_id: str, group: Group | None, is_current: bool
+    ) -> ConsumerGroupDescribeDescribedGroup:
+        if not group_id:
+            return _failed(group_id, ErrorCode.INVALID_GROUP_ID)
+        if not is_current:
+            return _failed(group_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if isinstance(group, ConsumerGroup):
+            return _described(broker, group, operations)
+        problem = "not found" if group is None else "is not a consumer group"
+        reason = f"Group {group_id} {problem}."
+        return _failed(group_id, ErrorCode.GROUP_ID_NOT_FOUND, reason)
+
+    groups = await describe_each(broker, call, request.group_ids, describe, tells_topics=True)
+    return ConsumerGroupDescribeResponse(groups=groups)
 
 
 def _failed(

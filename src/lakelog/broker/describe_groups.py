@@ -12,14 +12,8 @@ Each group is told after a proof of currency for its domain; without one it is 1
 from typing import TYPE_CHECKING, Final
 
 from lakelog.broker.broker import NO_OPERATIONS
-from lakelog.broker.call import Call, Endpoint, check_named
-from lakelog.broker.group_reads import (
-    DEAD,
-    GROUP_OPERATIONS,
-    classic_state,
-    group_of,
-    unproven,
-)
+from lakelog.broker.call import Call, Endpoint
+from lakelog.broker.group_reads import DEAD, GROUP_OPERATIONS, classic_state, describe_each
 from lakelog.groups.classic_members import metadata_of
 from lakelog.groups.state import ClassicGroup, ClassicMember, ClassicState, Group
 from lakelog.model.errors import ErrorCode
@@ -41,23 +35,21 @@ async def handle(
     broker: "Broker", call: Call, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:
     """Describe each group."""
-    check_named(request.groups)
-    group_ids = tuple(dict.fromkeys(request.groups))
-    stale = await unproven(broker, call, group_ids)
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NO_OPERATIONS
-    described = []
-    async for part in broker.loop_turn.parts(group_ids):
-        for group_id in part:
-            group = group_of(broker, group_id)
-            if group_id in stale:
-                described.append(_failed(group_id))
-            elif isinstance(group, ClassicGroup):
-                described.append(_described(group, operations))
-            elif call.version < FIRST_VERSION_WITH_NOT_FOUND:
-                described.append(_dead(group_id, operations))
-            else:
-                described.append(_not_found(group_id, group))
-    return DescribeGroupsResponse(groups=tuple(described))
+
+    def describe(
+        group_id: str, group: Group | None, is_current: bool
+    ) -> DescribeGroupsDescribedGroup:
+        if not is_current:
+            return _failed(group_id)
+        if isinstance(group, ClassicGroup):
+            return _described(group, operations)
+        if call.version < FIRST_VERSION_WITH_NOT_FOUND:
+            return _dead(group_id, operations)
+        return _not_found(group_id, group)
+
+    groups = await describe_each(broker, call, request.groups, describe)
+    return DescribeGroupsResponse(groups=groups)
 
 
 def _failed(group_id: str) -> DescribeGroupsDescribedGroup:

@@ -6,10 +6,10 @@ cannot be proved takes down only the groups that live in it (row 50).
 """
 
 import asyncio
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from lakelog.broker.call import Call
+from lakelog.broker.call import Call, check_named
 from lakelog.groups.state import ClassicGroup, ClassicState, Group
 from lakelog.groups.table import domain_index
 from lakelog.model.failures import Failure
@@ -18,6 +18,8 @@ from lakelog.model.ids import TopicId
 if TYPE_CHECKING:
     from lakelog.broker.broker import Broker
     from lakelog.topics.topic import Topic
+
+DescribedT = TypeVar("DescribedT")
 
 PROOF_S_MAX: Final = 5.0
 """How long a proof may take before its groups are answered retriably."""
@@ -67,6 +69,32 @@ async def are_topics_current(broker: "Broker") -> bool:
     except (Failure, TimeoutError):  # as above
         return False
     return True
+
+
+async def describe_each(
+    broker: "Broker",
+    call: Call,
+    named: Sequence[str],
+    describe: Callable[[str, Group | None, bool], DescribedT],
+    *,
+    tells_topics: bool = False,
+) -> tuple[DescribedT, ...]:
+    """Describe the groups that a request names, each once, after their proofs of currency.
+
+    `describe` is told the group and whether it could be shown to be current; where it tells topics
+    too, these have to be current as well.
+    """
+    check_named(named)
+    group_ids = tuple(dict.fromkeys(named))
+    stale = await unproven(broker, call, group_ids)
+    if tells_topics and not await are_topics_current(broker):
+        stale = frozenset(group_ids)
+    described: list[DescribedT] = []
+    async for part in broker.loop_turn.parts(group_ids):
+        for group_id in part:
+            group = group_of(broker, group_id)
+            described.append(describe(group_id, group, group_id not in stale))
+    return tuple(described)
 
 
 def group_of(broker: "Broker", group_id: str) -> Group | None:

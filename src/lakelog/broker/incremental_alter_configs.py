@@ -3,23 +3,20 @@
 SET, DELETE, and on lists APPEND and SUBTRACT, which start from what is in effect where a resource
 sets nothing; no config of a group is a list. One key twice, a null value or an unknown operation is
 42, an unknown key or APPEND to what is no list 40; groups and brokers may DELETE what is unknown,
-as in Kafka. Loggers and client metrics are 42; see `alteration`.
+as in Kafka. Loggers and client metrics are 42; see `config_resources`.
 """
 
 from collections.abc import Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.call import Call, Deadline, Endpoint, Fault
+from lakelog.broker.call import Call, Endpoint
 from lakelog.broker.config_resources import (
-    TWICE,
     Alteration,
     ResourceType,
-    alter,
+    alter_each,
     check_names,
-    repeated,
 )
-from lakelog.model.errors import ErrorCode
 from lakelog.topics.broker_configs import DEFINITIONS as BROKER_DEFINITIONS
 from lakelog.topics.config_values import ConfigType, show
 from lakelog.topics.configs import DEFINITIONS, Definition
@@ -50,24 +47,15 @@ async def handle(
     broker: "Broker", call: Call, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     """Change some configs of each resource."""
-    deadline = Deadline(broker, call)
-    stale = await deadline.attempt(broker.topics.current)
-    twice = repeated((found.resource_type, found.resource_name) for found in request.resources)
-    responses = []
-    async for part in broker.loop_turn.parts(request.resources):
-        for asked in part:
-            resource = (asked.resource_type, asked.resource_name)
-            fault = TWICE if resource in twice else stale
-            if fault is None:
-                fault = await alter(
-                    broker,
-                    deadline,
-                    resource,
-                    _changes(asked, *_ground(broker, asked)),
-                    validate_only=request.validate_only,
-                )
-            responses.append(_response(asked, fault))
-    return IncrementalAlterConfigsResponse(responses=tuple(responses))
+    responses = await alter_each(
+        broker,
+        call,
+        request.resources,
+        lambda resource: _changes(resource, *_ground(broker, resource)),
+        response=IncrementalAlterConfigsResourceResponse,
+        validate_only=request.validate_only,
+    )
+    return IncrementalAlterConfigsResponse(responses=responses)
 
 
 def _ground(
@@ -135,17 +123,6 @@ def _list(present: str, value: str, *, appending: bool) -> str:
         else:
             parts.pop(part, None)
     return ",".join(parts)
-
-
-def _response(
-    asked: IncrementalAlterConfigsResource, fault: Fault | None
-) -> IncrementalAlterConfigsResourceResponse:
-    return IncrementalAlterConfigsResourceResponse(
-        error_code=ErrorCode.NONE if fault is None else fault.code,
-        error_message=None if fault is None else fault.message,
-        resource_type=asked.resource_type,
-        resource_name=asked.resource_name,
-    )
 
 
 API: Final = Endpoint(ApiKey.INCREMENTAL_ALTER_CONFIGS, range(2), handle)

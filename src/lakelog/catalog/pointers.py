@@ -55,13 +55,21 @@ class Pointers:
 
         The location is one that was never pointed to before, so that finding it is proof.
         """
-        key = keys.table(name.namespace, name.table)
         value = encode_pointer(name, metadata_location)
+        version = await self._put(name, value, expect=expect, doubt="its pointer moved")
+        if version is None:
+            return await self._landed(name, metadata_location)
+        return TablePointer(name, metadata_location, version)
+
+    async def _put(
+        self, name: TableName, value: bytes | None, *, expect: int, doubt: str
+    ) -> int | None:
+        """The new version; None when it was refused after an attempt that may have been ours."""
         unknown: Failure | None = None
         for _ in range(ATTEMPTS):
             try:
-                version = await self._store.put(key, value, expect=expect)
-                return TablePointer(name, metadata_location, version)
+                key = keys.table(name.namespace, name.table)
+                return await self._store.put(key, value, expect=expect)
             except OutcomeUnknown as error:
                 unknown = error
             except Unavailable as error:
@@ -71,13 +79,13 @@ class Pointers:
             except Conflict:
                 if unknown is None:
                     raise
-                return await self._landed(key, name, metadata_location)
-        raise OutcomeUnknown(f"{name}: whether its pointer moved is unknown") from unknown
+                return None
+        raise OutcomeUnknown(f"{name}: whether {doubt} is unknown") from unknown
 
-    async def _landed(self, key: str, name: TableName, metadata_location: str) -> TablePointer:
+    async def _landed(self, name: TableName, metadata_location: str) -> TablePointer:
         """Our own pointer, which an earlier attempt put; else nobody can say."""
         try:
-            found = await self._store.get(key)
+            found = await self._store.get(keys.table(name.namespace, name.table))
         except Unavailable as error:
             raise OutcomeUnknown(f"{name}: whether its pointer moved is unknown") from error
         pointer = None if found is None else parse_pointer(found)
@@ -87,24 +95,8 @@ class Pointers:
 
     async def drop(self, name: TableName, *, expect: int) -> None:
         """Delete the pointer if it still has the version `expect`; `Conflict` if it has not."""
-        key = keys.table(name.namespace, name.table)
-        unknown: Failure | None = None
-        for _ in range(ATTEMPTS):
-            try:
-                await self._store.put(key, None, expect=expect)
-            except OutcomeUnknown as error:
-                unknown = error
-            except Unavailable as error:
-                if unknown is None:
-                    raise
-                unknown = error
-            except Conflict:
-                if unknown is None:
-                    raise
-                raise OutcomeUnknown(f"{name}: was dropped or moved meanwhile") from unknown
-            else:
-                return
-        raise OutcomeUnknown(f"{name}: whether it was dropped is unknown") from unknown
+        if await self._put(name, None, expect=expect, doubt="it was dropped") is None:
+            raise OutcomeUnknown(f"{name}: was dropped or moved meanwhile")
 
 
 def encode_pointer(name: TableName, metadata_location: str) -> bytes:

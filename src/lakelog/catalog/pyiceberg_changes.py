@@ -146,7 +146,7 @@ class _Merger(_ManifestMergeManager[_FastAppendFiles]):
 
 
 class _Append(_MergeAppendFiles):
-    """An append that merges manifests as `merging` says, and can take back what it wrote."""
+    """An append that merges manifests as the module says, and can take back what it wrote."""
 
     def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         spec_id = self._transaction.table_metadata.default_spec_id

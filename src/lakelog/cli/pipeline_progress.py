@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import click
 
-from lakelog.pipeline.files.file_task import Task, input_bytes, topic_label
+from lakelog.pipeline.files.file_task import FileTask
 from lakelog.pipeline.ports import EngineObserver
 from lakelog.pipeline.round_report import Obstacle, RoundReport, TopicReport
 from lakelog.telemetry import event
@@ -65,7 +65,7 @@ class Bars:
         with Console(stderr=True).status(f"Starting Spark ({where}) …"):
             yield
 
-    def began(self, tasks: Sequence[Task]) -> None:
+    def began(self, tasks: Sequence[FileTask]) -> None:
         """Show the topics of these tasks, or more of them."""
         if self._progress is None:
             self._progress = _progress()
@@ -78,7 +78,7 @@ class Bars:
             self._progress.update(bar, total=(known.total or 0) + size)
         self._tasks += len(tasks)
 
-    def ended(self, tasks: Sequence[Task]) -> None:
+    def ended(self, tasks: Sequence[FileTask]) -> None:
         """Move the bars; take them away when nothing is left."""
         assert self._progress is not None
         for topic, size in _sizes(tasks).items():
@@ -104,10 +104,10 @@ class Lines(Bars):
         click.echo(f"starting Spark ({where})", err=True)
         yield
 
-    def began(self, tasks: Sequence[Task]) -> None:
+    def began(self, tasks: Sequence[FileTask]) -> None:
         """Nothing is shown of a round that runs."""
 
-    def ended(self, tasks: Sequence[Task]) -> None:
+    def ended(self, tasks: Sequence[FileTask]) -> None:
         """Nothing is shown of a round that runs."""
 
 
@@ -124,10 +124,10 @@ class Events:
         yield
         event(log, "spark_started", where=where)
 
-    def began(self, tasks: Sequence[Task]) -> None:
+    def began(self, tasks: Sequence[FileTask]) -> None:
         """Nothing is logged of a round that runs."""
 
-    def ended(self, tasks: Sequence[Task]) -> None:
+    def ended(self, tasks: Sequence[FileTask]) -> None:
         """Nothing is logged of a round that runs."""
 
     def heard(self, report: RoundReport) -> None:
@@ -198,11 +198,10 @@ def _problems(one: TopicReport) -> list[dict[str, object]]:
     return [{"partition": each.partition, "reason": each.reason} for each in one.obstacles]
 
 
-def _sizes(tasks: Sequence[Task]) -> dict[str, int]:
+def _sizes(tasks: Sequence[FileTask]) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for task in tasks:
-        topic = topic_label(task)
-        sizes[topic] = sizes.get(topic, 0) + input_bytes(task)
+        sizes[task.topic] = sizes.get(task.topic, 0) + task.input_bytes
     return sizes
 
 

@@ -261,7 +261,7 @@ def lag(reader: OrderedReader, state: ReleaseState) -> int | None:
 
 def lags(reader: OrderedReader) -> dict[TopicPartition, int]:
     """The lag of each partition that is known."""
-    found = {each.place: lag(reader, each) for each in reader.current()}
+    found = {state.place: lag(reader, state) for state in reader.current()}
     return {place: count for place, count in found.items() if count is not None}
 
 

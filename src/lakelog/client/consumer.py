@@ -300,7 +300,7 @@ class ConsumerManager:
         core = self._core
         with core.turn:
             self._check_open()
-            found = {each.place: each.progress.index for each in core.reader.current()}
+            found = {state.place: state.progress.index for state in core.reader.current()}
             chosen: dict[int, int] = {}
             for (topic, partition), offset in offsets.items():
                 index = found.get(TopicPartition(topic, partition))
@@ -320,7 +320,7 @@ class ConsumerManager:
         with self._core.turn:
             self._check_open()
             reader = self._core.reader
-            offsets = {each.place: reader.next_offset(each) for each in reader.current()}
+            offsets = {state.place: reader.next_offset(state) for state in reader.current()}
         self._core.thread.run(self._core.consumer_loop.commit(offsets))
         return offsets
 
@@ -329,7 +329,7 @@ class ConsumerManager:
         self._check_group()
         with self._core.turn:
             self._check_open()
-            places = [each.place for each in self._core.reader.current()]
+            places = [state.place for state in self._core.reader.current()]
         return self._core.thread.run(self._core.consumer_loop.committed(places))
 
     def _check_group(self) -> None:

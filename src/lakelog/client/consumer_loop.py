@@ -103,11 +103,13 @@ class ConsumerLoop:
     async def restore(self, snapshot: Snapshot) -> list[PartitionAdded]:
         """Go on from where another consumer was."""
         deadline = self._deadline()
-        names = sorted({each.topic for each in snapshot.partitions})
+        names = sorted({partition.topic for partition in snapshot.partitions})
         views = await self._find_cluster(names, deadline)
         places = _places(views.values())
         ends = await find_ends(self._cluster, places, deadline)
-        known = {TopicPartition(each.topic, each.partition): each for each in snapshot.partitions}
+        known = {
+            TopicPartition(saved.topic, saved.partition): saved for saved in snapshot.partitions
+        }
         gone = sorted(set(known) - set(places))
         if gone and not self._is_other(views[gone[0].topic], known[gone[0]]):
             raise BadConfig("snapshot", f"the cluster has no {gone[0]}")
@@ -225,10 +227,10 @@ class ConsumerLoop:
         self.scheduler.limits = replace(self.scheduler.limits, rows_max=rows_max)
         loop.set_exception_handler(self._on_bug)
         self._spawn(self.refresh.run())
-        for each in joined:
-            view = _view(views, each.partition.place)
-            waits = each.position < each.span.end
-            self.refresh.adopt(each.partition, view, is_waited_for=waits)
+        for added in joined:
+            view = _view(views, added.partition.place)
+            waits = added.position < added.span.end
+            self.refresh.adopt(added.partition, view, is_waited_for=waits)
         self.fetcher.pump()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -268,12 +270,15 @@ class ConsumerLoop:
 
 def _places(views: Iterable[TopicMetadata]) -> list[TopicPartition]:
     return sorted(
-        TopicPartition(view.name, each.partition) for view in views for each in view.partitions
+        TopicPartition(view.name, partition.partition)
+        for view in views
+        for partition in view.partitions
     )
 
 
 def _view(views: Mapping[str, TopicMetadata], place: TopicPartition) -> PartitionMetadata:
-    (found,) = (each for each in views[place.topic].partitions if each.partition == place.partition)
+    partitions = views[place.topic].partitions
+    (found,) = (view for view in partitions if view.partition == place.partition)
     return found
 
 

@@ -242,16 +242,16 @@ class Decoder:
         events: list[Event] = []
         corrupt: list[tuple[Slice, int]] = []
         wire_bytes = memory_bytes = rows = 0
-        for each in work:
-            if not isinstance(each, Slice):
-                events.append(each)
+        for item in work:
+            if not isinstance(item, Slice):
+                events.append(item)
                 continue
-            wire_bytes += len(each.records)
-            if self._broken.get(each.partition.index, -1) >= each.version:
+            wire_bytes += len(item.records)
+            if self._broken.get(item.partition.index, -1) >= item.version:
                 continue
-            self._consider_loading(len(each.records))
+            self._consider_loading(len(item.records))
             try:
-                for arrived in self._decode(each, corrupt):
+                for arrived in self._decode(item, corrupt):
                     events.append(arrived)
                     memory_bytes += arrived.run.nbytes
                     rows += len(arrived.run)

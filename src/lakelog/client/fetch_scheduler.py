@@ -311,10 +311,13 @@ class FetchScheduler:
         """The partitions that all others wait for, if nothing under way brings them."""
         is_idle = not self._fetches and not self._decoding_wire
         least = self._slots.least()
+        # What is in flight or being decoded may be what the reader waits for.
         if demand is Demand.NONE or not is_idle or not self.is_priming or least is None:
             return None
         near = [slot for slot in self._slots if slot.is_waited_for and slot.is_near(least)]
         if self.chunk_bytes(least.index) > left:
+            # The last third is used up: the reader gives out what it can, and only if that is
+            # nothing the least is asked alone, beyond the limits. So nothing waits for ever.
             self.is_blocked = demand is Demand.ROWS
             if self.is_blocked:
                 return None

@@ -169,9 +169,9 @@ class Fetcher:
             fetch, self.partitions, self._cluster.settings, version=version
         )
         now_s = self._cluster.clock.monotonic_s()
-        for each in sent.values():
-            if each.partition.waiting_since_s is None:
-                each.partition.waiting_since_s = now_s
+        for asked in sent.values():
+            if asked.partition.waiting_since_s is None:
+                asked.partition.waiting_since_s = now_s
         future = connection.send(request, FetchResponse, version=version)
         future.add_done_callback(partial(self._ended, leader, connection, fetch, sent))
 
@@ -231,9 +231,9 @@ class Fetcher:
         work: Work = []
         if failure is None:
             self._take(future.result(), sent, work)
-        for each in sent.values():  # what the answer does not speak of
-            self._scheduler.unanswered(each.partition.index)
-        wire_bytes = sum(len(each.records) for each in work if isinstance(each, Slice))
+        for asked in sent.values():  # what the answer does not speak of
+            self._scheduler.unanswered(asked.partition.index)
+        wire_bytes = sum(len(item.records) for item in work if isinstance(item, Slice))
         self.counts.bytes_received += wire_bytes
         self._scheduler.closed(leader.node_id, fetch, wire_bytes)
         if work:
@@ -252,24 +252,25 @@ class Fetcher:
         for topic in answer.responses:
             for data in topic.partitions:
                 key = topic.topic or bytes(topic.topic_id)
-                each = sent.pop((key, data.partition_index), None)
-                if each is None:
+                asked = sent.pop((key, data.partition_index), None)
+                if asked is None:
                     continue
-                partition = each.partition
-                if each.version != partition.version:
+                partition = asked.partition
+                # It was moved while the request was under way: the answer is about where it was.
+                if asked.version != partition.version:
                     self._scheduler.unanswered(partition.index)
                     continue
-                assert each.position == partition.position, "it was asked for twice"
-                found = self._take_partition(each, data)
-                if found is not None:
-                    work.append(replace(found, is_copied=True) if is_crowded else found)
+                assert asked.position == partition.position, "it was asked for twice"
+                decodable = self._take_partition(asked, data)
+                if decodable is not None:
+                    work.append(replace(decodable, is_copied=True) if is_crowded else decodable)
         if answer.error_code:
             failure = BrokerError(answer.error_code, "Fetch")
-            for each in sent.values():
-                self._trouble(each.partition, failure)
+            for asked in sent.values():
+                self._trouble(asked.partition, failure)
 
-    def _take_partition(self, each: SentPartition, data: FetchPartitionData) -> Slice | None:
-        partition = each.partition
+    def _take_partition(self, asked: SentPartition, data: FetchPartitionData) -> Slice | None:
+        partition = asked.partition
         if data.error_code:
             self._scheduler.unanswered(partition.index)
             self._take_error(partition, data.error_code)
@@ -289,17 +290,17 @@ class Fetcher:
             self._scheduler.unanswered(partition.index)
             self._corrupt(partition, partition.position)
             return None
-        return self._move(each, records, batches, data)
+        return self._move(asked, records, batches, data)
 
     def _move(
         self,
-        each: SentPartition,
+        asked: SentPartition,
         records: memoryview,
         batches: FetchedBatches,
         data: FetchPartitionData,
     ) -> Slice | None:
         """Advance a partition by the whole batches that came."""
-        partition, position = each.partition, each.position
+        partition, position = asked.partition, asked.position
         next_offset = batches.next_offset(position)
         if len(batches) and next_offset <= position:
             self._scheduler.unanswered(partition.index)
@@ -310,7 +311,7 @@ class Fetcher:
         if not len(batches):
             if batches.is_cut or is_behind:
                 self._scheduler.too_small(
-                    partition.index, each.bytes_max, is_certain=batches.is_cut
+                    partition.index, asked.bytes_max, is_certain=batches.is_cut
                 )
             self._scheduler.answered_empty(partition.index, is_behind=is_behind)
             return None
@@ -323,11 +324,12 @@ class Fetcher:
             is_behind=is_behind,
         )
         aborted = tuple(
-            (one.producer_id, one.first_offset) for one in data.aborted_transactions or ()
+            (transaction.producer_id, transaction.first_offset)
+            for transaction in data.aborted_transactions or ()
         )
         return Slice(
             partition,
-            each.version,
+            asked.version,
             position,
             next_offset,
             records,
@@ -358,9 +360,9 @@ class Fetcher:
     def decoded(self, done: Decoded) -> None:
         """The decoder is through with an answer."""
         self._scheduler.decoded(done.wire_bytes, memory_bytes=done.memory_bytes, rows=done.rows)
-        for each, offset in done.corrupt:
-            if each.partition.version == each.version:
-                self._corrupt(each.partition, offset)
+        for part, offset in done.corrupt:
+            if part.partition.version == part.version:
+                self._corrupt(part.partition, offset)
         self.pump()
 
     def _corrupt(self, partition: PartitionState, offset: int) -> None:

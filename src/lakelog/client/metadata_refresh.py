@@ -126,7 +126,7 @@ class MetadataRefresh:
 
     async def _round(self) -> None:
         troubled = self._troubled()
-        failures = max((each.failures for each in troubled), default=0) - 1
+        failures = max((partition.failures for partition in troubled), default=0) - 1
         settings = self._cluster.settings
         delay_s = settings.retry_backoff.delay_s(
             max(failures, self._failures), self._cluster.entropy
@@ -153,13 +153,14 @@ class MetadataRefresh:
         self._try_again(troubled)
 
     def _troubled(self) -> list[PartitionState]:
-        return [each for each in self._by_place.values() if each.failure is not None]
+        return [partition for partition in self._by_place.values() if partition.failure is not None]
 
     def _try_again(self, troubled: Iterable[PartitionState]) -> None:
         is_waiting = False
         for partition in troubled:
             if self._by_place.get(partition.place) is not partition:
                 continue  # it was replaced meanwhile
+            # Without a leader, or while nobody answers, a fetch now would fail as the last did.
             if self._scheduler.leader(partition.index) is None or self._failures:
                 partition.failures += 1
                 is_waiting = True
@@ -174,11 +175,15 @@ class MetadataRefresh:
         now_s = self._cluster.clock.monotonic_s()
         patience_s = self._cluster.settings.default_api_timeout_ms / 1000
         said: dict[str, ClientFailure] = {}
-        for each in troubled:
-            since_s = each.troubled_since_s
-            if each.failure is not None and since_s is not None and now_s - since_s >= patience_s:
-                said.setdefault(str(each.failure), each.failure)
-                each.troubled_since_s = now_s
+        for partition in troubled:
+            since_s = partition.troubled_since_s
+            if (
+                partition.failure is not None
+                and since_s is not None
+                and now_s - since_s >= patience_s
+            ):
+                said.setdefault(str(partition.failure), partition.failure)
+                partition.troubled_since_s = now_s
         if said:
             self._tell([ReadFailed(failure) for failure in said.values()])
 
@@ -190,17 +195,25 @@ class MetadataRefresh:
             if view is None or view.error:
                 self._note_error(topic, view)
                 continue
-            known = [each for each in self._by_place.values() if each.place.topic == topic]
+            known = [
+                partition for partition in self._by_place.values() if partition.place.topic == topic
+            ]
             for partition in known:
-                if not any(partition.topic_id):
+                if not any(partition.topic_id):  # KIP-516: unknown before, so the same
                     partition.topic_id = view.topic_id
-            old = [each for each in known if view.has_id and each.topic_id != view.topic_id]
+            old = [
+                partition
+                for partition in known
+                if view.has_id and partition.topic_id != view.topic_id
+            ]
             if old:
                 self.counts.topics_recreated += 1
                 await self._replace(view, old, deadline)
             await self._join(view, deadline)
-            for each in view.partitions:
-                self._place(self._by_place[TopicPartition(topic, each.partition)], each)
+            for partition_view in view.partitions:
+                self._place(
+                    self._by_place[TopicPartition(topic, partition_view.partition)], partition_view
+                )
 
     def _note_error(self, topic: str, view: TopicMetadata | None) -> None:
         """A topic that nobody knows any more is why its partitions are in trouble."""
@@ -223,9 +236,9 @@ class MetadataRefresh:
         self, view: TopicMetadata, old: list[PartitionState], deadline: RetryDeadline
     ) -> None:
         """A topic was made again: leave the old partitions, and read the new ones."""
-        places = [TopicPartition(view.name, each.partition) for each in view.partitions]
+        places = [TopicPartition(view.name, partition.partition) for partition in view.partitions]
         spans = await find_ends(self._cluster, places, deadline)
-        by_place = {each.place: each for each in old}
+        by_place = {partition.place: partition for partition in old}
         for place in sorted(set(by_place) - set(places)):
             self._leave(by_place[place])
         # The old ones keep their indexes while rows of them are held.
@@ -244,7 +257,7 @@ class MetadataRefresh:
 
     async def _join(self, view: TopicMetadata, deadline: RetryDeadline) -> None:
         """Read partitions that were not there before."""
-        places = [TopicPartition(view.name, each.partition) for each in view.partitions]
+        places = [TopicPartition(view.name, partition.partition) for partition in view.partitions]
         new = [place for place in places if place not in self._by_place]
         spans = await find_ends(self._cluster, new, deadline) if new else {}
         for place in new:
@@ -265,17 +278,23 @@ class MetadataRefresh:
         index = None if replaced is None else replaced.index
         self._tell([PartitionAdded(partition, history, span.start, index)])
         number = partition.place.partition
-        (found,) = (each for each in view.partitions if each.partition == number)
-        self.adopt(partition, found, is_waited_for=False)
+        (partition_view,) = (
+            candidate for candidate in view.partitions if candidate.partition == number
+        )
+        self.adopt(partition, partition_view, is_waited_for=False)
 
     # Lost offsets.
 
     async def _find_lost_offsets(self, deadline: RetryDeadline) -> None:
         """Go on where `auto.offset.reset` says, for those whose position is gone."""
-        lost = [each for each in self._by_place.values() if each.index in self._out_of_range]
+        lost = [
+            partition
+            for partition in self._by_place.values()
+            if partition.index in self._out_of_range
+        ]
         if not lost:
             return
-        spans = await find_ends(self._cluster, [each.place for each in lost], deadline)
+        spans = await find_ends(self._cluster, [partition.place for partition in lost], deadline)
         reset = self._cluster.settings.auto_offset_reset
         for partition in lost:
             self._out_of_range.discard(partition.index)

@@ -141,7 +141,7 @@ def parse_topics(topics: Iterable[object]) -> tuple[SourceTopic, ...]:
     """The topics that a user named, in the order of their names, each once."""
     if isinstance(topics, str | bytes | Mapping | SourceTopic):
         raise BadConfig("topics", "give a list, also for one topic")
-    found = [_parse_topic(each) for each in topics]
+    found = [_parse_topic(topic) for topic in topics]
     if not found:
         raise BadConfig("topics", "name at least one")
     names = [topic.name for topic in found]

@@ -3,7 +3,7 @@
 Rules:
 
 - One thread at a time uses it. It learns of the world by events, and of time by an argument.
-- Rows go by the rule of `release`. When nothing may go and memory is full, the rule is squeezed:
+- Rows go by the rule of `watermark`. When nothing may go and memory is full, the rule is squeezed:
   the bound goes first, and rows that are late because of it are counted.
 - A partition is live for the user when it is by the rule, and what was read of it until then was
   given out; once live is live for good.
@@ -238,12 +238,12 @@ class OrderedReader:
 
     def current(self) -> list[ReleaseState]:
         """The partitions that are read, by topic and number."""
-        found = [each for each in self.states.values() if not each.is_retired]
+        found = [state for state in self.states.values() if not state.is_retired]
         return sorted(found, key=lambda each: each.place)
 
     def is_live(self) -> bool:
         """Whether all partitions are live, and what was read until then was given out."""
-        return all(self.is_partition_live(each) for each in self.states.values())
+        return all(self.is_partition_live(state) for state in self.states.values())
 
     def is_partition_live(self, state: ReleaseState) -> bool:
         """Whether a partition is live, and what was read until then was given out."""

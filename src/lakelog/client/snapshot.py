@@ -76,21 +76,23 @@ class Snapshot:
             raise BadConfig("snapshot", f"version {self.version} is not known here")
         if not self.partitions:
             raise BadConfig("snapshot", "it names no partition")
-        seen = {(each.topic, each.partition) for each in self.partitions}
+        seen = {(partition.topic, partition.partition) for partition in self.partitions}
         if len(seen) != len(self.partitions):
             raise BadConfig("snapshot", "it names a partition twice")
-        for each in self.partitions:
-            if not _makes_sense(each):
-                raise BadConfig("snapshot", f"{each.topic} [{each.partition}] makes no sense")
+        for partition in self.partitions:
+            if not _makes_sense(partition):
+                raise BadConfig(
+                    "snapshot", f"{partition.topic} [{partition.partition}] makes no sense"
+                )
 
 
-def _makes_sense(each: PartitionSnapshot) -> bool:
-    edges = [each.next_offset, *itertools.chain.from_iterable(each.released)]
+def _makes_sense(partition: PartitionSnapshot) -> bool:
+    edges = [partition.next_offset, *itertools.chain.from_iterable(partition.released)]
     return (
-        each.partition >= 0
+        partition.partition >= 0
         and edges[0] >= 0
         and all(low < high for low, high in itertools.pairwise(edges))
-        and _TOPIC_ID.fullmatch(each.topic_id) is not None
+        and _TOPIC_ID.fullmatch(partition.topic_id) is not None
     )
 
 

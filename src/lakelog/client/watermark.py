@@ -103,7 +103,7 @@ class Watermark:
             heapq.heappush(self._heap, (tail_ms, index))
             if len(self._heap) > 2 * len(self._tails) + _STALE_ENTRIES_MAX:
                 known = self._tails.items()
-                self._heap = [(tail, each) for each, tail in known if tail is not None]
+                self._heap = [(tail, other) for other, tail in known if tail is not None]
                 heapq.heapify(self._heap)
 
     def forget(self, index: int) -> None:

@@ -175,7 +175,7 @@ def _synced_bytes(group: Group | None, event: Sync) -> int:
     if group is None or not event.assignments:
         return 0
     members = group.members.values()
-    held = sum(len(one.assignment) for one in members if isinstance(one, ClassicMember))
+    held = sum(len(member.assignment) for member in members if isinstance(member, ClassicMember))
     return protocols_bytes(event.assignments) - held
 
 

@@ -274,6 +274,7 @@ class MemberExpiry:
         )
 
     def _timeout_ms(self, group_id: str, member: Member) -> int:
+        # Whose join waits here is not silent; only a new member may not wait for ever (row 87).
         waits = isinstance(member, ClassicMember) and member.is_new and member.is_joined
         if waits and self._has_parked_join(group_id, member.member_id):
             return self._options.new_member_join_timeout_ms
@@ -303,6 +304,7 @@ class MemberExpiry:
         except Unavailable:
             self._doubt()
         if not self._is_well or not self._domain.is_well():
+            # What is not read to its end may hold a sign of life (K6): nothing is said yet.
             self._sessions.suspect_again(suspects, self._now_s())
             return
         for suspect in suspects:

@@ -239,8 +239,8 @@ class OffsetRetention:
         places = expired(group, offsets, moment, empty_for_ms=empty_for_ms)
         is_idle = not offsets and empty_for_ms >= self._options.offsets_retention_check_ms
         if places or (is_idle and not group.members):
-            for some in _parts(places):
-                domain.outbox.send(ExpireOffsets(group_id, some, domain.position))
+            for part in _parts(places):
+                domain.outbox.send(ExpireOffsets(group_id, part, domain.position))
             event(_log, "offsets_expired", group=group_id, count=len(places))
 
     def _empty_for_ms(self, group_id: str) -> int:

@@ -163,7 +163,7 @@ class Owner:
     def settled(self, group_id: str) -> "asyncio.Future[None]":
         """A future that is done when the group waits for its owner no longer."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        waiting = [one for one in self._waiters.get(group_id, ()) if not one.done()]
+        waiting = [other for other in self._waiters.get(group_id, ()) if not other.done()]
         self._waiters[group_id] = [*waiting, waiter]
         return waiter
 
@@ -240,22 +240,23 @@ class Owner:
         cost_s = self._clock.monotonic_s() - began_s
         if not said:
             return None
-        heard = [await one for one in [domain.outbox.send(one) for one in said]]
-        return self._judge(group_id, heard, cost_s=cost_s)
+        sent = [domain.outbox.send(owner_event) for owner_event in said]
+        results = [await result for result in sent]
+        return self._judge(group_id, results, cost_s=cost_s)
 
     def _work_out(self, group: ConsumerGroup, topics: Topics) -> tuple[OwnerEvent, ...]:
         assignor = self._options.consumer_assignors[0]
         return owner_events(group, topics, assignor_default=assignor)
 
-    def _judge(self, group_id: str, heard: Sequence[EventResult], *, cost_s: float) -> float:
+    def _judge(self, group_id: str, results: Sequence[EventResult], *, cost_s: float) -> float:
         """After what pause to look at the group again, by what became of what we said."""
-        if all(one == _TAKEN_IN for one in heard):
+        if all(result == _TAKEN_IN for result in results):
             return 0.0  # topics may have changed while the target was made
-        if _TOO_LARGE.intersection(one for one in heard if isinstance(one, ErrorCode)):
+        if _TOO_LARGE.intersection(result for result in results if isinstance(result, ErrorCode)):
             event(_log, "target_too_large", logging.ERROR, group=group_id)
             self._targeted_s[group_id] = self._clock.monotonic_s()
             return self._options.patterns_refresh_ms / 1000
-        if ErrorCode.COORDINATOR_NOT_AVAILABLE in heard:
+        if ErrorCode.COORDINATOR_NOT_AVAILABLE in results:
             return RETRY_S
         return max(AGAIN_S, COST_FACTOR * cost_s)
 

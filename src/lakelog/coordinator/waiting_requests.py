@@ -144,6 +144,7 @@ class WaitingRequests:
         there = self._parked.get(change.group_id)
         if there is None:
             return
+        # A group that moved has an answer for all; else for those members that changed.
         concerned = (
             list(there.values())
             if change.has_moved

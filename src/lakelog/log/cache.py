@@ -109,3 +109,32 @@ class Cache(Generic[KeyT, SizedT]):
 
 TailCache = Cache[WalId, CachedObject]
 RunCache = Cache[tuple[ObjectName, int], Run]
+
+
+class PartCache(RunCache):
+    """Runs of parts of files, by object and place; it knows which were read to their end.
+
+    Those may go before all others, but somebody may come for them yet.
+    """
+
+    __slots__ = ("_spent",)
+
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__(bytes_max)
+        self._spent: dict[tuple[ObjectName, int], int] = {}
+        """The sizes of runs that were read to their end."""
+
+    def use(self, key: tuple[ObjectName, int]) -> Run | None:
+        """The run for somebody who reads it, perhaps again."""
+        self._spent.pop(key, None)
+        return self.get(key)
+
+    def spend(self, key: tuple[ObjectName, int], run: Run) -> None:
+        """Somebody read this run to its end."""
+        if self.demote(key):
+            self._spent[key] = run.size_bytes
+
+    def room_bytes(self) -> int:
+        """What can be brought in without pushing out what somebody has not read to its end."""
+        self._spent = {key: size for key, size in self._spent.items() if key in self}
+        return self._bytes_max - self.size_bytes + sum(self._spent.values())

@@ -243,9 +243,9 @@ class Log:
     ) -> list[Fetched]:
         """One domain after another, with the budget that those before left."""
         fetched: list[Fetched] = []
-        for one in wanted:
-            reader = self._readers[self.domain_of(one.stream)]
-            fetched += await reader.read([one], bytes_max=bytes_max, at_least_one=at_least_one)
+        for request in wanted:
+            reader = self._readers[self.domain_of(request.stream)]
+            fetched += await reader.read([request], bytes_max=bytes_max, at_least_one=at_least_one)
             at_least_one = at_least_one and not fetched[-1].size_bytes
             bytes_max = max(0, bytes_max - fetched[-1].size_bytes)
         return fetched
@@ -362,8 +362,8 @@ class Log:
 
 
 async def _together(work: Sequence[Coroutine[Any, Any, None]]) -> None:
-    for one in work:
-        await one
+    for coroutine in work:
+        await coroutine
 
 
 def _settle(outcome: "asyncio.Future[Appended]", settled: Settled) -> None:

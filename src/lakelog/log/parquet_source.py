@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from typing import Final, TypeVar
 
-from lakelog.log.cache import Run, RunCache, run_of
+from lakelog.log.cache import PartCache, Run, run_of
 from lakelog.log.options import LogOptions
 from lakelog.log.plan import Piece, StreamPlan
 from lakelog.log.wal_source import UNLIMITED
@@ -64,8 +64,7 @@ class ParquetSource:
         self._options = options
         self._metrics = metrics
         self._files: OrderedDict[ObjectName, TableFile] = OrderedDict()
-        self._runs = RunCache(options.table_cache_bytes)
-        self._spent: dict[tuple[ObjectName, int], int] = {}
+        self._runs = PartCache(options.table_cache_bytes)
         self._loading: dict[tuple[ObjectName, int], asyncio.Future[None]] = {}
         self._reads = asyncio.Semaphore(options.table_reads_max)
         self._group_bytes = options.table_group_bytes
@@ -74,21 +73,15 @@ class ParquetSource:
 
     def cached(self, piece: Piece) -> Run | None:
         """The run of a row group, if it is in memory."""
-        mark = (piece.name, piece.byte_start)
-        self._spent.pop(mark, None)
-        return self._runs.get(mark)
+        return self._runs.use((piece.name, piece.byte_start))
 
     def spend(self, piece: Piece, run: Run) -> None:
         """Somebody read this row group to its end: it may go, but others may come for it yet."""
-        mark = (piece.name, piece.byte_start)
-        if self._runs.demote(mark):
-            self._spent[mark] = run.size_bytes
+        self._runs.spend((piece.name, piece.byte_start), run)
 
     def room_bytes(self) -> int:
         """What can be brought in without pushing out what somebody has not read to its end."""
-        self._spent = {mark: size for mark, size in self._spent.items() if mark in self._runs}
-        held_bytes = self._runs.size_bytes - sum(self._spent.values())
-        return self._options.table_cache_bytes - held_bytes
+        return self._runs.room_bytes()
 
     def knows(self, piece: Piece) -> bool:
         """Whether the footer of the piece's file is in memory."""
@@ -175,7 +168,7 @@ class ParquetSource:
 
     async def _load(self, piece: Piece) -> Run:
         if not piece.byte_length:
-            return run_of([memoryview(one) for one in empty_batches(piece.start, piece.end)])
+            return run_of([memoryview(batch) for batch in empty_batches(piece.start, piece.end)])
         file = await self._file(piece)
         self._metrics.objects_got.inc()
         for listener in self.on_rebuild:

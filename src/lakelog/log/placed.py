@@ -114,8 +114,15 @@ def check_index(domain: int, commit: Commit, data: memoryview) -> None:
         strict=True,
     )
     stored = [
-        (one.stream_id, one.start, one.end, one.record_count, one.batch_count, one.max_timestamp_ms)
-        for one in found.chunks
+        (
+            chunk.stream_id,
+            chunk.start,
+            chunk.end,
+            chunk.record_count,
+            chunk.batch_count,
+            chunk.max_timestamp_ms,
+        )
+        for chunk in found.chunks
     ]
     if list(said) != stored:
         raise Corrupt("the object's index is not what its commit says")
@@ -138,6 +145,7 @@ def check_batch(commit: Commit, at: int, data: memoryview, rules: Mapping[int, B
         raise Corrupt(f"batch {at} of stream {stream} is of a producer or a transaction")
     _check_rule(header, stream, rules[stream])
     if len(data) >= PREFIX.size + size:
+        # Read whole (`WHOLE_BYTES`); of larger ones whoever reads them proves the CRC.
         batch = data[PREFIX.size : PREFIX.size + size]
         if batch_crc(batch) != header.crc:
             raise Corrupt(f"the CRC-32C of batch {at} of stream {stream} does not match")

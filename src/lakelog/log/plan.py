@@ -5,6 +5,7 @@ cut from them when their bytes are there. One budget serves the whole request, a
 batch is returned even when it is larger than every limit (row 3), so that no reader gets stuck.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
@@ -139,12 +140,24 @@ def piece_of(state: DomainState, entry_row: int) -> Piece:
 def coalesce(ranges: Iterable[ByteRange]) -> list[ByteRange]:
     """Fewer ranges that cover these, without reading much between them."""
     merged: list[ByteRange] = []
-    for one in sorted(ranges):
-        if merged and one.start - merged[-1].end < GAP_BYTES_MAX:
-            merged[-1] = ByteRange(merged[-1].start, max(merged[-1].end, one.end))
+    for span in sorted(ranges):
+        if merged and span.start - merged[-1].end < GAP_BYTES_MAX:
+            merged[-1] = ByteRange(merged[-1].start, max(merged[-1].end, span.end))
         else:
-            merged.append(one)
+            merged.append(span)
     return merged
+
+
+def cut_out(
+    spans: Iterable[ByteRange], merged: Sequence[ByteRange], contents: Sequence[memoryview]
+) -> list[memoryview]:
+    """The bytes of each span, out of those of the ranges that they were coalesced to."""
+    parts = []
+    for span in spans:
+        holder = bisect_right(merged, span.start, key=lambda other: other.start) - 1
+        start = span.start - merged[holder].start
+        parts.append(contents[holder][start : start + len(span)])
+    return parts
 
 
 class Cut:

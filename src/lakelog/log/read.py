@@ -60,15 +60,19 @@ class Reader:
     async def read(
         self, wanted: Sequence[Wanted], *, bytes_max: int, at_least_one: bool = True
     ) -> list[Fetched]:
-        """What the streams hold from the offsets on, within one budget (row 3)."""
-        plans = [plan_stream(self._replica.state, one) for one in wanted]
+        """What the streams hold from the offsets on, within one budget (row 3).
+
+        A cold read is planned up to four times: at first, with what is read ahead (`_ahead`), after
+        the loads, and after a proof where an object was not what the index said.
+        """
+        plans = [plan_stream(self._replica.state, request) for request in wanted]
         for source in self._sources.values():
             await source.open(plans)
         missing, later = self._missing(plans, bytes_max=bytes_max)
         if missing:
             await asyncio.gather(*self._loads(missing), return_exceptions=True)
             # The index may have changed meanwhile: a file has taken the place of entries.
-            plans = [plan_stream(self._replica.state, one) for one in wanted]
+            plans = [plan_stream(self._replica.state, request) for request in wanted]
         later |= await self._admit(plans)
         fetched = []
         left = bytes_max
@@ -94,7 +98,7 @@ class Reader:
 
     async def bring(self, pieces: Sequence[Piece]) -> None:
         """Read parts of a segment with one request; one that fails is left to who asks for it."""
-        missing = [one for one in pieces if self.has_parts(one) and self._is_missing(one)]
+        missing = [piece for piece in pieces if self.has_parts(piece) and self._is_missing(piece)]
         if missing:
             await asyncio.gather(*self._loads(missing), return_exceptions=True)
 
@@ -117,8 +121,8 @@ class Reader:
             if plan.pieces:
                 by_source.setdefault(plan.pieces[0].name.kind, []).append(plan)
         later: set[int] = set()
-        for kind, some in by_source.items():
-            later |= await self._sources[kind].admit(some)
+        for kind, of_source in by_source.items():
+            later |= await self._sources[kind].admit(of_source)
         return later
 
     def _missing(
@@ -137,9 +141,11 @@ class Reader:
             if not plan.pieces:
                 continue
             if not self._source(plan.pieces[0]).is_ranged:
+                # `_admit` brings it in; here it only takes its share of the budget.
                 bytes_max -= plan.wanted.bytes_max
                 continue
             parts = self._spread(plan, bytes_max=plan.wanted.bytes_max)
+            # With its first part in memory a stream has something to go out now (`_take`).
             if parts and self._is_missing(parts[0]):
                 ahead = self._ahead(plan.wanted)
                 cold_bytes: dict[FileKind, int] = defaultdict(int)
@@ -196,6 +202,7 @@ class Reader:
             return await self._serve(plan, bytes_max=bytes_max, at_least_one=at_least_one)
         except (NotFound, Corrupt) as error:
             event(_log, "read_again", logging.WARNING, reason=repr(error))
+        # The object may be gone because this index is behind: only a proved one can blame it.
         await self._replica.prove(arrived_s=self._clock.monotonic_s())
         try:
             again = plan_stream(self._replica.state, plan.wanted)
@@ -235,6 +242,6 @@ class Reader:
         for piece in pieces:
             by_object.setdefault(piece.name, {})[piece.byte_start] = piece
         return [
-            self._sources[name.kind].load(name, list(some.values()))
-            for name, some in by_object.items()
+            self._sources[name.kind].load(name, list(by_start.values()))
+            for name, by_start in by_object.items()
         ]

@@ -34,7 +34,7 @@ async def find_timestamp(
     """The first record at or after the log start whose timestamp is not before this one."""
     for entry, log_start in _pieces(state, stream, at_least_ms=timestamp_ms):
         parts = await reader.parts(entry, offset=log_start)
-        pieces = [one for one in parts if one.max_timestamp_ms >= timestamp_ms]
+        pieces = [part for part in parts if part.max_timestamp_ms >= timestamp_ms]
         for at, piece in enumerate(pieces):
             if at % _TOGETHER == 0:
                 await reader.bring(pieces[at : at + _TOGETHER])
@@ -51,7 +51,10 @@ async def find_max_timestamp(reader: Reader, state: DomainState, stream: int) ->
     """The first record of those with the greatest timestamp."""
     best: Found | None = None
     # What is known of a piece is a bound: its greatest record may lie below the log start.
-    bounds = [_Bound.of(*one) for one in _pieces(state, stream, at_least_ms=_LOWEST)]
+    bounds = [
+        _Bound.of(entry, log_start)
+        for entry, log_start in _pieces(state, stream, at_least_ms=_LOWEST)
+    ]
     heapify(bounds)
     while bounds and (best is None or _can_beat(bounds[0].piece, best)):
         bound = heappop(bounds)
@@ -61,7 +64,9 @@ async def find_max_timestamp(reader: Reader, state: DomainState, stream: int) ->
             continue
         if not bound.whole:
             nearest = nsmallest(_TOGETHER - 1, bounds)
-            await reader.bring([bound.piece, *(one.piece for one in nearest if not one.whole)])
+            await reader.bring(
+                [bound.piece, *(other.piece for other in nearest if not other.whole)]
+            )
         for offsets, timestamps_ms in await _records(reader, bound.piece, bound.log_start):
             at = int(np.argmax(timestamps_ms))
             found = Found(int(offsets[at]), int(timestamps_ms[at]))

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from lakelog.log.cache import Run, RunCache, run_of
+from lakelog.log.cache import PartCache, Run, run_of
 from lakelog.log.options import LogOptions
 from lakelog.log.plan import Piece, StreamPlan
 from lakelog.log.wal_source import ObjectReads, loaded_run
@@ -63,27 +63,20 @@ class SegmentSource:
         self._options = options
         self._metrics = metrics
         self._segments: OrderedDict[ObjectName, _Segment] = OrderedDict()
-        self._runs = RunCache(options.segment_cache_bytes)
-        self._spent: dict[tuple[ObjectName, int], int] = {}
+        self._runs = PartCache(options.segment_cache_bytes)
         self._opens = asyncio.Semaphore(options.reads_max)
 
     def room_bytes(self) -> int:
         """What can be brought in without pushing out what somebody has not read to its end."""
-        self._spent = {mark: size for mark, size in self._spent.items() if mark in self._runs}
-        held_bytes = self._runs.size_bytes - sum(self._spent.values())
-        return self._options.segment_cache_bytes - held_bytes
+        return self._runs.room_bytes()
 
     def cached(self, piece: Piece) -> Run | None:
         """The run of a part, if it is in memory."""
-        mark = (piece.name, piece.byte_start)
-        self._spent.pop(mark, None)
-        return self._runs.get(mark)
+        return self._runs.use((piece.name, piece.byte_start))
 
     def spend(self, piece: Piece, run: Run) -> None:
         """Somebody read this part to its end: it may go, but others may come for it yet."""
-        mark = (piece.name, piece.byte_start)
-        if self._runs.demote(mark):
-            self._spent[mark] = run.size_bytes
+        self._runs.spend((piece.name, piece.byte_start), run)
 
     async def load(self, name: ObjectName, pieces: Sequence[Piece]) -> None:
         """Read these parts of a segment in few, merged ranges."""
@@ -113,7 +106,9 @@ class SegmentSource:
                 if piece.name.kind is FileKind.SEGMENT and not self.knows(piece):
                     new[piece.name] = piece
         if new:
-            await asyncio.gather(*(self._open(one) for one in new.values()), return_exceptions=True)
+            await asyncio.gather(
+                *(self._open(piece) for piece in new.values()), return_exceptions=True
+            )
 
     async def parts(self, piece: Piece, *, offset: int) -> Iterator[Piece]:
         """The parts of a segment's entry from an offset on, each a piece of its own."""

@@ -5,14 +5,13 @@ of an object that lie close together are one.
 """
 
 import asyncio
-from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 from lakelog.clock import Clock
 from lakelog.log.cache import CachedObject, Run, RunCache, TailCache, run_of
 from lakelog.log.options import LogOptions
-from lakelog.log.plan import Piece, PieceSource, StreamPlan, coalesce
+from lakelog.log.plan import Piece, PieceSource, StreamPlan, coalesce, cut_out
 from lakelog.model.failures import Corrupt, Unavailable
 from lakelog.model.ids import DomainId
 from lakelog.model.ranges import ByteRange
@@ -57,15 +56,11 @@ class ObjectReads:
 
     async def ranges(self, key: str, pieces: Sequence[Piece]) -> list[memoryview]:
         """The bytes of each piece of one object."""
-        spans = [ByteRange(one.byte_start, one.byte_start + one.byte_length) for one in pieces]
+        spans = [
+            ByteRange(piece.byte_start, piece.byte_start + piece.byte_length) for piece in pieces
+        ]
         merged = coalesce(spans)
-        contents = await self.objects.get_ranges(key, merged)
-        found = []
-        for span in spans:
-            holder = bisect_right(merged, span.start, key=lambda one: one.start) - 1
-            start = span.start - merged[holder].start
-            found.append(contents[holder][start : start + len(span)])
-        return found
+        return cut_out(spans, merged, await self.objects.get_ranges(key, merged))
 
 
 async def loaded_run(source: PieceSource, piece: Piece) -> Run:

@@ -6,17 +6,16 @@ broker (`child_process`). What they agree on is durable: task records, tables, t
 Roles in a round (`rounds.Pipeline.round`), in order:
 
 - `table_lifecycle.TableLifecycle` sees to it that topics have their tables, and drops those of
-topics
-  that are gone;
+  topics that are gone;
 - the round adopts tasks whose holder was not heard of any more, and plans new ones:
   `maintenance.MaintenanceScheduler` those that replace files, `planning.Planner` those that are
   due;
 - `files.FileJobs` has an engine (`ports.TaskEngine`, in earnest `spark.SparkEngine`) write their
-files;
+  files;
 - `saga.TaskExecutor` takes each task on, step by step, up to its end.
 
 Values on the way: `PlannedTask` (description) -> `TaskSpec` (to begin) -> `TaskRecord` (durable
-decision) -> `LeasedTask` (held) -> `FileWrite` and the engine's task (attempt) -> `Fact` and
+decision) -> `LeasedTask` (held) -> `FileWrite` and `FileTask` (attempt) -> `FileResult`, `Fact` and
 `DataFile` (result) -> marks, table commits and swaps.
 
 `ports.LimitedPorts` is what all of them work with; `round_counters.RoundCounters` is what they

@@ -114,4 +114,4 @@ async def together(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
         if others is not None or failures is None:
             raise
         raise failures.exceptions[0] from None
-    return [one.result() for one in running]
+    return [task.result() for task in running]

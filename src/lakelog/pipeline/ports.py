@@ -22,7 +22,7 @@ from lakelog.domain.outcomes import Swapped
 from lakelog.index.ports import IndexedTopic, LogIndex, StreamIndex, StreamRange, StreamView
 from lakelog.model.failures import Refused, Unavailable
 from lakelog.model.ids import TopicId
-from lakelog.pipeline.files.file_task import Answer, Task
+from lakelog.pipeline.files.file_task import FileAnswer, FileTask
 from lakelog.pipeline.options import PipelineOptions, reading, writing
 from lakelog.pipeline.saga.record_store import RecordStore
 from lakelog.pipeline.saga.table_view import table_name, topic_of
@@ -39,7 +39,7 @@ class TaskEngine(Protocol):
     def slots(self) -> int:
         """How many tasks run at the same time."""
 
-    async def run(self, tasks: Sequence[Task]) -> Sequence[Answer]:
+    async def run(self, tasks: Sequence[FileTask]) -> Sequence[FileAnswer]:
         """The answer to each task, in order; `Unavailable` when the engine itself failed."""
 
 
@@ -71,8 +71,8 @@ class Pauses:
 
     def holds(self, stream: int) -> bool:
         """Whether the stream still waits."""
-        found = self._streams.get(stream)
-        return found is not None and self._clock.monotonic_s() < found[1]
+        pause = self._streams.get(stream)
+        return pause is not None and self._clock.monotonic_s() < pause[1]
 
 
 class LimitedPorts:
@@ -106,11 +106,11 @@ class LimitedPorts:
 
     async def table(self, topic: str) -> CatalogView | None:
         """The topic's table as it is now."""
-        found = await self.ask_table(lambda tables: tables.load(self.table_name(topic)))
-        topic_id = None if found is None else topic_of(found)
-        if found is not None and topic_id is not None:
-            self._field_ids[topic_id] = found.field_ids
-        return found
+        table = await self.ask_table(lambda tables: tables.load(self.table_name(topic)))
+        topic_id = None if table is None else topic_of(table)
+        if table is not None and topic_id is not None:
+            self._field_ids[topic_id] = table.field_ids
+        return table
 
     async def field_ids(self, topic: str, topic_id: TopicId) -> tuple[tuple[str, int], ...]:
         """The ids of the columns of the topic's table, as tasks say them; `Refused` if some lack.
@@ -119,16 +119,18 @@ class LimitedPorts:
         """
         if topic_id not in self._field_ids:
             await self.table(topic)
-        found = self._field_ids.get(topic_id, FIELD_IDS)  # without a table, files are in no place
-        missing = sorted(FIELD_IDS.keys() - found.keys())
+        ids = self._field_ids.get(topic_id, FIELD_IDS)  # without a table, files are in no place
+        missing = sorted(FIELD_IDS.keys() - ids.keys())
         if missing:
             raise Refused(f"{topic}: its table has no column {', '.join(missing)} any more")
-        return () if found == FIELD_IDS else tuple(found.items())
+        return () if ids == FIELD_IDS else tuple(ids.items())
 
     def keep(self, topics: Iterable[IndexedTopic]) -> None:
         """Forget what is known of topics that are gone."""
-        left = {one.topic_id for one in topics}
-        self._field_ids = {one: ids for one, ids in self._field_ids.items() if one in left}
+        left = {topic.topic_id for topic in topics}
+        self._field_ids = {
+            topic_id: ids for topic_id, ids in self._field_ids.items() if topic_id in left
+        }
 
     async def ask_table(self, work: Callable[[Tables], Awaitable[T]]) -> T:
         """Ask the catalog something."""
@@ -195,11 +197,15 @@ class CutOffIndex:
 
     async def backlog(self, streams: Sequence[int]) -> Mapping[int, StreamIndex]:
         """Those of these streams that are not compacted up to where they ended at first."""
-        found = await self._index.backlog(streams)
+        backlog = await self._index.backlog(streams)
         for stream in streams:
             # One that had nothing at first has nothing to compact: all of it is later.
-            self._heads.setdefault(stream, found[stream].head if stream in found else 0)
-        return {at: one for at, one in found.items() if _first_wal_start(one) < self._heads[at]}
+            self._heads.setdefault(stream, backlog[stream].head if stream in backlog else 0)
+        return {
+            stream: index
+            for stream, index in backlog.items()
+            if _first_wal_start(index) < self._heads[stream]
+        }
 
     async def columns(self, streams: Sequence[int]) -> Mapping[int, StreamIndex]:
         """All entries of these streams; streams that are gone are left out."""
@@ -227,10 +233,10 @@ def _first_wal_start(index: StreamIndex) -> int:
 class EngineObserver(Protocol):
     """Who is told; it must be quick and must not fail."""
 
-    def began(self, tasks: Sequence[Task]) -> None:
+    def began(self, tasks: Sequence[FileTask]) -> None:
         """These tasks are with the engine now."""
 
-    def ended(self, tasks: Sequence[Task]) -> None:
+    def ended(self, tasks: Sequence[FileTask]) -> None:
         """They are no longer, whatever became of them."""
 
 
@@ -246,7 +252,7 @@ class InstrumentedEngine:
         """How many tasks run at the same time."""
         return self._engine.slots
 
-    async def run(self, tasks: Sequence[Task]) -> Sequence[Answer]:
+    async def run(self, tasks: Sequence[FileTask]) -> Sequence[FileAnswer]:
         """The answer to each task, in order."""
         self._observer.began(tasks)
         try:

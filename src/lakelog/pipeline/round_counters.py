@@ -56,10 +56,10 @@ class RoundCounters:
 
     def problem(self, reason: str, *, topic: str = "", partition: int = -1) -> None:
         """Something keeps a topic, one of its partitions, or everything from going on."""
-        found = Obstacle(topic, partition, reason)
+        obstacle = Obstacle(topic, partition, reason)
         kept = self.topic(topic).obstacles if topic else self._obstacles
-        if found not in kept:
-            kept.append(found)
+        if obstacle not in kept:
+            kept.append(obstacle)
 
     def moved(self, before: TaskRecord, after: TaskRecord) -> None:
         """A task's record was changed by this pipeline."""

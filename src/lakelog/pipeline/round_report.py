@@ -71,7 +71,9 @@ class RoundReport:
     @property
     def all_obstacles(self) -> tuple[Obstacle, ...]:
         """Everything that keeps something from going on."""
-        return self.obstacles + tuple(one for topic in self.topics for one in topic.obstacles)
+        return self.obstacles + tuple(
+            obstacle for topic in self.topics for obstacle in topic.obstacles
+        )
 
     @property
     def is_idle(self) -> bool:
@@ -93,7 +95,9 @@ class Totals:
     @property
     def all_obstacles(self) -> tuple[Obstacle, ...]:
         """Everything that is still in the way."""
-        return self.obstacles + tuple(one for topic in self.topics for one in topic.obstacles)
+        return self.obstacles + tuple(
+            obstacle for topic in self.topics for obstacle in topic.obstacles
+        )
 
     def plus(self, report: RoundReport) -> "Totals":
         """With one more round."""

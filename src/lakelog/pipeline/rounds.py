@@ -120,13 +120,13 @@ class Pipeline:
             except Failure:
                 return  # the leases run out by themselves
             own = [
-                one
-                for one in records.found.values()
-                if one.record.holder == self.holder and is_open(one.record)
+                stored
+                for stored in records.found.values()
+                if stored.record.holder == self.holder and is_open(stored.record)
             ]
             async with asyncio.TaskGroup() as group:
-                for one in own:
-                    group.create_task(self._let_go(one))
+                for stored in own:
+                    group.create_task(self._let_go(stored))
 
     async def _let_go(self, stored: StoredRecord) -> None:
         try:
@@ -163,6 +163,7 @@ class _Round:
 
     async def run(self) -> None:
         """Look at everything and do what there is to do."""
+        # Before the topics: only a list of them that is younger than a table shows its topic gone.
         names = await self._table_lifecycle.names(self._counters)
         try:
             topics = await self._ports.topics()
@@ -179,38 +180,42 @@ class _Round:
             await self._table_lifecycle.keep(names, topics, self._counters)
         held = await self._adopt(records)
         replacing = await self._maintenance.plan(topics, records, self._counters)
-        taken = self._maintenance.marked | {one.beginning.planned.stream for one in replacing}
-        beginnings = await self._planner.plan(topics, records, taken=taken)
-        held += await self._begin([*replacing, *map(ReplacementSpec, beginnings)])
-        for one in held:
-            self._counters.topic(one.record.topic).tasks += 1
-        await self._work(held, _leftovers(records, topics), {one.name: one for one in topics})
+        taken = self._maintenance.marked | {spec.task.planned.stream for spec in replacing}
+        specs = await self._planner.plan(topics, records, taken=taken)
+        held += await self._begin([*replacing, *map(ReplacementSpec, specs)])
+        for leased in held:
+            self._counters.topic(leased.record.topic).tasks += 1
+        await self._work(held, _leftovers(records, topics), {topic.name: topic for topic in topics})
 
     async def _adopt(self, records: StoredRecords) -> list[LeasedTask]:
         """Our own open tasks, and those that nobody seems to work on."""
         now_ms = self._ports.clock.now_ms()
-        open_ones = [
-            one
-            for stream, one in records.found.items()
-            if is_open(one.record) and not self._ports.pauses.holds(stream)
+        open_records = [
+            stored
+            for stream, stored in records.found.items()
+            if is_open(stored.record) and not self._ports.pauses.holds(stream)
         ]
-        own = [LeasedTask(one) for one in open_ones if one.record.holder == self._holder]
-        others = [one for one in open_ones if one.record.holder != self._holder]
-        free = [one for one in others if claimable(one.record, now_ms=now_ms)]
-        claims = [("claim task", claim(one.record, self._lease()), one.version) for one in free]
+        own = [
+            LeasedTask(stored) for stored in open_records if stored.record.holder == self._holder
+        ]
+        others = [stored for stored in open_records if stored.record.holder != self._holder]
+        free = [stored for stored in others if claimable(stored.record, now_ms=now_ms)]
+        claims = [
+            ("claim task", claim(stored.record, self._lease()), stored.version) for stored in free
+        ]
         taken = await self._put_all(claims)
         self._counters.adopted += len(taken)
         return own + taken
 
-    async def _begin(self, beginnings: Sequence[ReplacementSpec]) -> list[LeasedTask]:
+    async def _begin(self, specs: Sequence[ReplacementSpec]) -> list[LeasedTask]:
         lease = self._lease()
         creations = []
-        for one in beginnings:
-            previous, planned = one.beginning.previous, one.beginning.planned
+        for spec in specs:
+            previous, planned = spec.task.previous, spec.task.planned
             record = create(None if previous is None else previous.record, planned, lease)
-            if one.kept_offsets is not None:
-                self._file_jobs.set_kept_offsets(record, one.kept_offsets)
-                self._maintenance.begun(one, record)
+            if spec.kept_offsets is not None:
+                self._file_jobs.set_kept_offsets(record, spec.kept_offsets)
+                self._maintenance.begun(spec, record)
             creations.append(("create task", record, 0 if previous is None else previous.version))
         begun = await self._put_all(creations)
         self._counters.created += len(begun)
@@ -218,9 +223,9 @@ class _Round:
 
     async def _put_all(self, puts: Iterable[tuple[str, TaskRecord, int]]) -> list[LeasedTask]:
         """Those of these records that became ours for certain."""
-        found = await together(self._put(*one) for one in puts)
-        self._counters.attempted += len(found)
-        return [one for one in found if one is not None]
+        leased_tasks = await together(self._put(*put) for put in puts)
+        self._counters.attempted += len(leased_tasks)
+        return [leased for leased in leased_tasks if leased is not None]
 
     async def _put(self, effect: str, record: TaskRecord, version: int) -> LeasedTask | None:
         try:
@@ -253,14 +258,14 @@ class _Round:
         topics: Mapping[str, IndexedTopic],
     ) -> None:
         """Take all tasks on; topics and jobs do not wait for each other."""
-        created = [one for one in held if one.record.state is TaskState.CREATED]
-        ready = [one for one in held if one.record.state is not TaskState.CREATED]
+        created = [leased for leased in held if leased.record.state is TaskState.CREATED]
+        ready = [leased for leased in held if leased.record.state is not TaskState.CREATED]
         async with asyncio.TaskGroup() as group:
             renewing = group.create_task(self._file_jobs.renew())
             try:
                 async with asyncio.TaskGroup() as works:
-                    for some in _by_topic([*ready, *ended]):
-                        works.create_task(self._finish(some))
+                    for leased_tasks in _by_topic([*ready, *ended]):
+                        works.create_task(self._finish(leased_tasks))
                     works.create_task(self._write(created, topics))
             finally:
                 renewing.cancel()
@@ -271,7 +276,7 @@ class _Round:
         if not created:
             return
         try:
-            writes = await self._file_jobs.wanted(created)
+            writes = await self._file_jobs.writes_for(created)
         except Failure as error:
             self._counters.problem(f"looking: {type(error).__name__}: {error}")
             return
@@ -279,14 +284,16 @@ class _Round:
         async with asyncio.TaskGroup() as group:
             for job in jobs_of(writes, job_bytes=self._ports.options.job_bytes):
                 group.create_task(self._job(job, topics))
-            for some in _by_topic([one for one in created if one.stream not in waiting]):
-                group.create_task(self._finish(some))
+            for leased_tasks in _by_topic(
+                [leased for leased in created if leased.stream not in waiting]
+            ):
+                group.create_task(self._finish(leased_tasks))
 
     async def _job(self, job: EngineJob, topics: Mapping[str, IndexedTopic]) -> None:
         await self._file_jobs.run(job, topics)
         async with asyncio.TaskGroup() as group:
-            for some in _by_topic([write.leased for write in job.writes]):
-                group.create_task(self._finish(some))
+            for leased_tasks in _by_topic([write.leased for write in job.writes]):
+                group.create_task(self._finish(leased_tasks))
 
     async def _finish(self, leased_tasks: Sequence[LeasedTask]) -> None:
         topic = leased_tasks[0].record.topic
@@ -296,10 +303,10 @@ class _Round:
 
 def _by_topic(leased_tasks: Iterable[LeasedTask]) -> list[list[LeasedTask]]:
     """The tasks of each topic; one made again under its name is another."""
-    found: dict[tuple[str, bytes], list[LeasedTask]] = {}
-    for one in leased_tasks:
-        found.setdefault((one.record.topic, bytes(one.record.topic_id)), []).append(one)
-    return list(found.values())
+    by_topic: dict[tuple[str, bytes], list[LeasedTask]] = {}
+    for leased in leased_tasks:
+        by_topic.setdefault((leased.record.topic, bytes(leased.record.topic_id)), []).append(leased)
+    return list(by_topic.values())
 
 
 def _leftovers(records: StoredRecords, topics: Sequence[IndexedTopic]) -> list[LeasedTask]:
@@ -309,7 +316,7 @@ def _leftovers(records: StoredRecords, topics: Sequence[IndexedTopic]) -> list[L
     """
     known = {stream for topic in topics for stream in topic.streams}
     return [
-        LeasedTask(one)
-        for stream, one in records.found.items()
-        if stream not in known and not is_open(one.record)
+        LeasedTask(stored)
+        for stream, stored in records.found.items()
+        if stream not in known and not is_open(stored.record)
     ]

@@ -41,24 +41,27 @@ class TableLifecycle:
         self, names: set[TableName], topics: Sequence[IndexedTopic], counters: RoundCounters
     ) -> None:
         """Make tables that are missing and forget those of no topic, seen before `topics` were."""
-        wanted = {self._ports.table_name(one.name): one for one in topics}
+        by_table = {self._ports.table_name(topic.name): topic for topic in topics}
         missing = [
-            one for name, one in sorted(wanted.items()) if one.has_table and name not in names
+            topic
+            for name, topic in sorted(by_table.items())
+            if topic.has_table and name not in names
         ]
         async with asyncio.TaskGroup() as group:
             for topic in missing:
                 group.create_task(self._kept(self.table_of(topic), topic.name, counters))
             self._strange &= names
-            for name in sorted(names - wanted.keys() - self._strange):
+            for name in sorted(names - by_table.keys() - self._strange):
                 group.create_task(self._kept(self._forget(name, topics), name.table, counters))
 
     async def table_of(self, topic: IndexedTopic) -> CatalogView:
         """The topic's table, made now if there is none; `Refused` when the name is another's."""
-        found = await self._ports.table(topic.name)
-        if found is not None and topic_of(found) == topic.topic_id:
-            return found
-        if found is not None and not await self._forgotten(found, await self._ports.topics()):
-            raise Refused(f"{found.name}: is the table of another topic; choose another namespace")
+        table = await self._ports.table(topic.name)
+        if table is not None and topic_of(table) == topic.topic_id:
+            return table
+        # Of another topic: of one that is gone it is dropped, and else it is not ours to drop.
+        if table is not None and not await self._forgotten(table, await self._ports.topics()):
+            raise Refused(f"{table.name}: is the table of another topic; choose another namespace")
         definition = definition_of(
             topic.name,
             topic.topic_id,
@@ -68,15 +71,15 @@ class TableLifecycle:
         return await self._ports.change_table(lambda tables: tables.create(definition))
 
     async def _forget(self, name: TableName, topics: Iterable[IndexedTopic]) -> None:
-        found = await self._ports.ask_table(lambda tables: tables.load(name))
-        if found is not None and not await self._forgotten(found, topics):
+        table = await self._ports.ask_table(lambda tables: tables.load(name))
+        if table is not None and not await self._forgotten(table, topics):
             self._strange.add(name)
 
     async def _forgotten(self, table: CatalogView, topics: Iterable[IndexedTopic]) -> bool:
         """Forget the table if it was that of a topic of ours which is gone."""
         topic_id = topic_of(table)
         ours = table.properties.get(CLUSTER_ID_PROPERTY) == await self._cluster()
-        if topic_id is None or not ours or any(one.topic_id == topic_id for one in topics):
+        if topic_id is None or not ours or any(topic.topic_id == topic_id for topic in topics):
             return False
 
         async def drop(tables: Tables) -> None:

@@ -19,10 +19,10 @@ Rules:
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Unpack
 
 from lakelog.config.connection import CONFIG, SERVER
-from lakelog.lake.read.arrow_reader import Where, options_of
+from lakelog.lake.read.arrow_reader import ReadCall, ReadKeywords, read_call
 from lakelog.lake.read.range_plan import Hinted, Pinned, pruned_entries, pruned_ranges
 from lakelog.lake.read.range_reader import RowOptions
 from lakelog.lake.read.read_options import (
@@ -30,16 +30,10 @@ from lakelog.lake.read.read_options import (
     MAX_RECORDS,
     MIN_PARTITIONS,
     SUBSCRIBE,
-    parse_read,
 )
 from lakelog.lake.read.read_request import (
     TYPES,
-    Condition,
     PartitionName,
-    ReadRequest,
-    checked_conditions,
-    chosen_columns,
-    default_columns,
     filters_of,
 )
 from lakelog.lake.read.topic_source import ClusterAddress, TopicSource
@@ -54,7 +48,7 @@ from lakelog.spark.runtime import runtime
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-LOOKS_MAX: Final = 3
+LOOKUPS_MAX: Final = 3
 """How often files that are gone already are looked up again."""
 
 _CARRIED: Final = tuple(
@@ -63,63 +57,34 @@ _CARRIED: Final = tuple(
 """The options that the data source needs to read ranges."""
 
 
-def read(  # noqa: PLR0913 - each is a thing that a user names
+def read(
     spark: "SparkSession",
     topic: str | Sequence[str] | None = None,
     *,
-    server: str | None = None,
-    config: str | None = None,
-    columns: Sequence[str] | None = None,
-    starting: Where = None,
-    ending: Where = None,
-    where: Sequence[Sequence[object]] = (),
     native: bool = True,
-    options: Mapping[str, str] | None = None,
+    **keywords: Unpack[ReadKeywords],
 ) -> "DataFrame":
-    """The rows that are there now, as a data frame; raises `BadOption` and `DataLoss`."""
-    return pin(
-        spark,
-        topic,
-        server=server,
-        config=config,
-        columns=columns,
-        starting=starting,
-        ending=ending,
-        where=where,
-        native=native,
-        options=options,
-    ).frame()
+    """The rows that are there now, as a data frame, by the keywords of `lakelog.open`.
+
+    Raises `BadOption` and `DataLoss`. `native`: whether Spark reads data files itself.
+    """
+    return pin(spark, topic, native=native, **keywords).frame()
 
 
-def pin(  # noqa: PLR0913 - each is a thing that a user names
+def pin(
     spark: "SparkSession",
     topic: str | Sequence[str] | None = None,
     *,
-    server: str | None = None,
-    config: str | None = None,
-    columns: Sequence[str] | None = None,
-    starting: Where = None,
-    ending: Where = None,
-    where: Sequence[Sequence[object]] = (),
     native: bool = True,
-    options: Mapping[str, str] | None = None,
+    **keywords: Unpack[ReadKeywords],
 ) -> "PinnedRead":
     """A read of what is there now, which can be done at any time; raises as `read` does."""
-    given = options_of(
-        topic, server=server, config=config, starting=starting, ending=ending, options=options
-    )
-    request = parse_read(given, streaming=False)
-    chosen = (
-        default_columns(include_headers=request.include_headers)
-        if columns is None
-        else chosen_columns(columns)
-    )
+    call = read_call(topic, **keywords)
     running = runtime()
-    reached = running.reached(request.connection)
-    found = running.call(running.source(reached).pin(request))
-    warn_once((*request.notes, *found.notes))
-    conditions = checked_conditions(where)
-    return PinnedRead(spark, request, given, chosen, conditions, native, reached, found)
+    reached = running.reached(call.request.connection)
+    found = running.call(running.source(reached).pin(call.request))
+    warn_once((*call.request.notes, *found.notes))
+    return PinnedRead(spark, call, native, reached, found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +92,7 @@ class PinnedRead:
     """A read at one offset vector."""
 
     spark: "SparkSession"
-    request: ReadRequest
-    given: Mapping[str, str]
-    columns: tuple[str, ...]
-    conditions: tuple[Condition, ...]
+    call: ReadCall
     native: bool
     reached: ClusterAddress
     pinned: Pinned
@@ -148,7 +110,7 @@ class PinnedRead:
 
     def _native(self, place: str) -> "DataFrame | None":
         """The rows with Spark's own scan; None where it cannot read the store."""
-        for _ in range(LOOKS_MAX):
+        for _ in range(LOOKUPS_MAX):
             division = divided(self._hinted())
             try:
                 found = self._joined(division, place)
@@ -166,10 +128,10 @@ class PinnedRead:
 
     def _hinted(self) -> list[Hinted]:
         """Where the rows are that fulfil the conditions."""
-        filters = filters_of(self.conditions)
+        filters = filters_of(self.call.conditions)
         ranges = pruned_ranges(self.pinned.ranges, filters)
         options = RowOptions(
-            (), self.request.fail_on_data_loss, note=lambda note: warn_once((note,))
+            (), self.call.request.fail_on_data_loss, note=lambda note: warn_once((note,))
         )
         running = runtime()
         source: TopicSource = running.source(self.reached)
@@ -181,12 +143,12 @@ class PinnedRead:
         if division.rest or not frames:
             frames.append(self._rest(division))
         found = reduce(lambda one, other: one.unionAll(other), frames)
-        for condition in self.conditions:
+        for condition in self.call.conditions:
             found = found.where(holds(condition))
-        return found.select(*self.columns)
+        return found.select(*self.call.columns)
 
     def _wanted(self) -> tuple[str, ...]:
-        named = (*self.columns, *(column for column, _, _ in self.conditions))
+        named = (*self.call.columns, *(column for column, _, _ in self.call.conditions))
         return tuple(name for name in TYPES if name in named)
 
     def _scanned(self, scan: NativeScan, place: str) -> "list[DataFrame]":
@@ -198,7 +160,7 @@ class PinnedRead:
         if scan.cut:
             cut = reader.parquet(*(place + key for key, _ in scan.cut))
             frames.append(cut.where(within([one for _, one in scan.cut])))
-        since_us = filters_of(self.conditions).timestamp_start_us
+        since_us = filters_of(self.call.conditions).timestamp_start_us
         if since_us is not None:
             # Before timestamps are made exact, so that row groups can be skipped by it.
             least_us = min(since_us, TIMESTAMP_US_MAX)
@@ -211,7 +173,7 @@ class PinnedRead:
         if not division.rest:
             return self.spark.createDataFrame([], ddl)
         reader = self.spark.read.format("lakelog").schema(ddl)
-        for name, text in self.given.items():
+        for name, text in self.call.options.items():
             if name.lower() in _CARRIED:
                 reader = reader.option(name, text)
         names = ",".join(sorted({one.topic for one in division.rest}))

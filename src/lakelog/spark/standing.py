@@ -23,14 +23,14 @@ from lakelog.spark.offsets import Vector
 
 
 @dataclass(frozen=True, slots=True)
-class Present:
+class LivePartition:
     """A partition that is there, and what it has."""
 
     partition: PartitionStream
     bounds: Bounds
 
 
-Look = Mapping[PartitionName, Present]
+LivePartitions = Mapping[PartitionName, LivePartition]
 """What there is, by partition."""
 
 
@@ -69,25 +69,29 @@ def wanted_now(wanted: Topics, topics: Sequence[TopicStreams]) -> tuple[Partitio
     return chosen_partitions(wanted, topics)
 
 
-def looked(partitions: Iterable[PartitionStream], bounds: Mapping[int, Bounds]) -> Look:
+def live_partitions(
+    partitions: Iterable[PartitionStream], bounds: Mapping[int, Bounds]
+) -> LivePartitions:
     """The partitions with their bounds; those without any are gone."""
     return {
-        one.place: Present(one, bounds[one.stream]) for one in partitions if one.stream in bounds
+        one.place: LivePartition(one, bounds[one.stream])
+        for one in partitions
+        if one.stream in bounds
     }
 
 
-def vector_of(look: Look) -> Vector:
+def vector_of(live: LivePartitions) -> Vector:
     """The end of everything that is there."""
-    heads = {place: present.bounds.head for place, present in look.items()}
-    return Vector(heads, _ids(look))
+    heads = {place: present.bounds.head for place, present in live.items()}
+    return Vector(heads, _ids(live))
 
 
-def standing(start: Vector, look: Look, wanted: Topics) -> Standing:
+def standing(start: Vector, live: LivePartitions, wanted: Topics) -> Standing:
     """How the stream goes on from its start."""
     begins: dict[PartitionName, int] = {}
     losses: list[str] = []
     notes: list[str] = []
-    for place, present in look.items():
+    for place, present in live.items():
         low, head = present.bounds.log_start, present.bounds.head
         begin, lost = 0, None
         if is_known(place, present, start):
@@ -100,16 +104,16 @@ def standing(start: Vector, look: Look, wanted: Topics) -> Standing:
         if lost:
             losses.append(lost)
         begins[place] = min(max(begin, low), head)
-    for place in sorted(start.offsets.keys() - look.keys()):
+    for place in sorted(start.offsets.keys() - live.keys()):
         if is_wanted(wanted, place):
             losses.append(deleted(place, start.offsets[place]))
         else:
             notes.append(f"{place} is not read any more: the options do not name it")
-    heads = {place: present.bounds.head for place, present in look.items()}
-    return Standing(begins, heads, _ids(look), tuple(losses), tuple(notes))
+    heads = {place: present.bounds.head for place, present in live.items()}
+    return Standing(begins, heads, _ids(live), tuple(losses), tuple(notes))
 
 
-def ranges(start: Vector, end: Vector, look: Look) -> Ranges:
+def ranges(start: Vector, end: Vector, live: LivePartitions) -> Ranges:
     """What lies between the vectors; a partition that ends where it starts or before is left out.
 
     Spark asks for that when a query is started again that never got beyond its first offsets.
@@ -126,7 +130,7 @@ def ranges(start: Vector, end: Vector, look: Look) -> Ranges:
             losses.append(recreated(place, start.offsets[place]))
         if first >= after:
             continue
-        present = look.get(place)
+        present = live.get(place)
         if present is None or (ids and present.partition.topic_id != ids[-1]):
             losses.append(f"{place} [{first}, {after}) cannot be read: its topic was deleted")
             continue
@@ -135,7 +139,7 @@ def ranges(start: Vector, end: Vector, look: Look) -> Ranges:
     return Ranges(tuple(partitions), starts, ends, tuple(losses))
 
 
-def is_known(place: PartitionName, present: Present, vector: Vector) -> bool:
+def is_known(place: PartitionName, present: LivePartition, vector: Vector) -> bool:
     """Whether the vector means this partition, and not one of an earlier topic of that name."""
     known = vector.topic_ids.get(place.topic, present.partition.topic_id)
     return place in vector.offsets and known == present.partition.topic_id
@@ -152,9 +156,9 @@ def is_wanted(wanted: Topics, place: PartitionName) -> bool:
             return re.search(pattern, place.topic) is not None
 
 
-def never_there(wanted: Topics, vector: Vector, look: Look) -> tuple[str, str] | None:
+def never_there(wanted: Topics, vector: Vector, live: LivePartitions) -> tuple[str, str] | None:
     """The option that names what is not there, and was not when the vector was made; and that."""
-    known = vector.offsets.keys() | look.keys()
+    known = vector.offsets.keys() | live.keys()
     match wanted:
         case Subscribed(topics=names):
             topics = {place.topic for place in known}
@@ -187,5 +191,5 @@ def _lost(place: PartitionName, offset: int, bounds: Bounds) -> str | None:
     return None
 
 
-def _ids(look: Look) -> dict[str, bytes]:
-    return {place.topic: present.partition.topic_id for place, present in look.items()}
+def _ids(live: LivePartitions) -> dict[str, bytes]:
+    return {place.topic: present.partition.topic_id for place, present in live.items()}

@@ -20,11 +20,11 @@ from lakelog.config.named_options import INT64_END
 from lakelog.lake.read.read_options import parse_read
 from lakelog.lake.read.read_request import ReadRequest
 from lakelog.spark.batch import columns_of, slots
-from lakelog.spark.looks import Looks
 from lakelog.spark.offsets import Document
 from lakelog.spark.runtime import runtime
 from lakelog.spark.stream_query import StreamQuery
 from lakelog.spark.task_rows import SplitPartition, read
+from lakelog.spark.topic_poller import TopicPoller
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -100,8 +100,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._query is None:
             running, clock, request = runtime(), SystemClock(), self.request
             source = running.source(running.reached(request.connection))
-            looks = Looks(source, request.topics, clock)
-            self._query = StreamQuery(source, looks, request, clock, slots=slots())
+            poller = TopicPoller(source, request.topics, clock)
+            self._query = StreamQuery(source, poller, request, clock, slots=slots())
         return self._query
 
 

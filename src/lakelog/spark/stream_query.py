@@ -23,10 +23,9 @@ from lakelog.lake.read.range_plan import DataLoss, pinned
 from lakelog.lake.read.read_request import LATEST, PartitionName, ReadRequest
 from lakelog.lake.read.topic_source import ReadPlan, TopicSource
 from lakelog.spark.admission import admitted, is_due, offset_count
-from lakelog.spark.looks import Looks
 from lakelog.spark.offsets import Document, Vector, document_of, parse_vector
 from lakelog.spark.standing import (
-    Look,
+    LivePartitions,
     Standing,
     is_known,
     never_there,
@@ -34,6 +33,7 @@ from lakelog.spark.standing import (
     standing,
     vector_of,
 )
+from lakelog.spark.topic_poller import TopicPoller
 
 LOSSES_SHOWN: Final = 5
 NOTHING: Final = ReadPlan((), {}, ())
@@ -47,14 +47,14 @@ class StreamQuery:
     def __init__(
         self,
         source: TopicSource,
-        looks: Looks,
+        poller: TopicPoller,
         request: ReadRequest,
         clock: Clock,
         *,
         slots: int = 1,
     ) -> None:
         self._source = source
-        self._looks = looks
+        self._poller = poller
         self._request = request
         self._clock = clock
         self._slots = slots
@@ -62,10 +62,10 @@ class StreamQuery:
         self._is_passing = False
         """Whether the begin would be another one if it were asked for later."""
         self._has_begun = False
-        self._end: Look | None = None
+        self._end: LivePartitions | None = None
         self._triggered_s: float | None = None
         self._said: tuple[str, ...] = ()
-        self._idle: tuple[Look, Document] | None = None
+        self._idle: tuple[LivePartitions, Document] | None = None
         """What was seen when there was nothing to read from there on."""
         self._planned: tuple[Document, Document, ReadPlan] | None = None
         _say(request.notes)
@@ -73,12 +73,12 @@ class StreamQuery:
     async def initial(self) -> Document:
         """Where the stream begins, the same whenever it is asked for."""
         if self._initial is None:
-            self._initial = await self._looks.patient(self._begin)
+            self._initial = await self._poller.patient(self._begin)
         return self._initial
 
     async def pin(self) -> None:
         """Let the stream end at what is there now."""
-        self._end = await self._looks.fresh()
+        self._end = await self._poller.fresh()
 
     async def latest(self, start: Document, rows_max: int | None) -> Document:
         """Where the next batch from the start ends; the start itself when there is none.
@@ -89,18 +89,18 @@ class StreamQuery:
         self._has_begun = True
         if is_first and self._is_passing:
             return start
-        look = await self._looks.current()
-        if self._idle is not None and self._idle[0] is look and self._idle[1] == start:
+        live = await self._poller.current()
+        if self._idle is not None and self._idle[0] is live and self._idle[1] == start:
             return start
-        answer = self._next(start, rows_max, look)
+        answer = self._next(start, rows_max, live)
         is_idle = answer == start and self._request.min_offsets_per_trigger is None
-        self._idle = (look, start) if is_idle else None
+        self._idle = (live, start) if is_idle else None
         return answer
 
     async def available(self) -> Document:
         """The end of all that there is for the stream."""
-        look = await self._looks.seen() if self._end is None else self._end
-        return document_of(vector_of(look))
+        live = await self._poller.seen() if self._end is None else self._end
+        return document_of(vector_of(live))
 
     async def planned(self, start: Document, end: Document) -> ReadPlan:
         """The batch between the two, cut for tasks."""
@@ -124,12 +124,12 @@ class StreamQuery:
         begins = {place: start for place, (start, _) in found.vector.items()}
         return document_of(Vector(begins, {one.topic: one.topic_id for one in partitions}))
 
-    def _next(self, start: Document, rows_max: int | None, look: Look) -> Document:
+    def _next(self, start: Document, rows_max: int | None, live: LivePartitions) -> Document:
         vector = parse_vector(start)
-        found = standing(vector, look, self._request.topics)
-        self._check(vector, look)
+        found = standing(vector, live, self._request.topics)
+        self._check(vector, live)
         self._lose(found.losses, found.notes)
-        ends = self._ends(vector, look, found)
+        ends = self._ends(vector, live, found)
         if rows_max is not None:
             if not self._is_due(offset_count(found.begins, ends)):
                 return start
@@ -137,13 +137,15 @@ class StreamQuery:
         ids = {place.topic: found.topic_ids[place.topic] for place in ends}
         return document_of(Vector(ends, ids))
 
-    def _ends(self, vector: Vector, look: Look, found: Standing) -> Mapping[PartitionName, int]:
+    def _ends(
+        self, vector: Vector, live: LivePartitions, found: Standing
+    ) -> Mapping[PartitionName, int]:
         """As far as the stream may go: to the heads, or to what they were when it was pinned."""
         if self._end is None:
             return found.heads
         ends: dict[PartitionName, int] = {}
         for place, begin in found.begins.items():
-            then, present = self._end.get(place), look[place]
+            then, present = self._end.get(place), live[place]
             if then is not None and then.partition == present.partition:
                 ends[place] = max(begin, min(present.bounds.head, then.bounds.head))
             elif is_known(place, present, vector):
@@ -162,9 +164,9 @@ class StreamQuery:
         self._triggered_s = now_s
         return True
 
-    def _check(self, vector: Vector, look: Look) -> None:
+    def _check(self, vector: Vector, live: LivePartitions) -> None:
         """What was never there is no loss, but a wrong option."""
-        unknown = never_there(self._request.topics, vector, look)
+        unknown = never_there(self._request.topics, vector, live)
         if unknown is not None and self._request.fail_on_data_loss:
             option, name = unknown
             raise BadOption(option, f"{option} names {name}, which does not exist")
@@ -172,19 +174,19 @@ class StreamQuery:
     async def _plan(self, start: Vector, end: Vector) -> ReadPlan:
         if not ranges(start, end, {}).losses:  # nobody is asked about an empty batch
             return NOTHING
-        look = await self._looks.seen()
-        found = ranges(start, end, look)
-        if found.losses or any(look[at].bounds.head < found.ends[at] for at in found.ends):
+        live = await self._poller.seen()
+        found = ranges(start, end, live)
+        if found.losses or any(live[at].bounds.head < found.ends[at] for at in found.ends):
             # The options may have changed since, and what was seen may be older than the batch.
             names = sorted({place.topic for place in end.offsets})
-            look = await self._looks.at(names)
-            found = ranges(start, end, look)
+            live = await self._poller.at(names)
+            found = ranges(start, end, live)
         self._lose(found.losses)
-        bounds = {look[at].partition.stream: look[at].bounds for at in found.ends}
+        bounds = {live[at].partition.stream: live[at].bounds for at in found.ends}
         fail = self._request.fail_on_data_loss
         pins = pinned(found.partitions, found.starts, found.ends, bounds, fail_on_data_loss=fail)
         work = partial(self._source.planned, pins, self._request, slots=self._slots)
-        plan = await self._looks.patient(work)
+        plan = await self._poller.patient(work)
         _say(plan.notes[len(self._request.notes) :])
         return plan
 

@@ -15,9 +15,8 @@ whose outcome is unknown can be made once more: it says what shall be, not by ho
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
@@ -32,7 +31,7 @@ from lakelog.telemetry import event
 from lakelog.topics.config_values import ConfigType, at_least, show
 from lakelog.topics.configs import Definition
 from lakelog.topics.failures import InvalidConfig, TooLarge
-from lakelog.topics.key_cache import CacheFreshness
+from lakelog.topics.key_cache import CacheFreshness, VersionedKeyCache
 from lakelog.topics.settings import NONE_SET
 
 SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
@@ -191,83 +190,40 @@ def decode(found: KeyValue, defaults: GroupSettings) -> GroupRecord:
     return GroupRecord(key.group_id, key.configs, in_effect, found.version)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GroupConfigScan:
-    """A full reading under way: the versions that were learnt since it began, by key."""
-
-    learnt: dict[str, int] = field(default_factory=dict)
-
-
-class GroupConfigCache:
-    """The copy of the keys. A key's version only grows, so the newest reading of each counts."""
+class GroupConfigCache(VersionedKeyCache[GroupRecord]):
+    """The copy of the keys, whose names are hashes of the groups that they are of."""
 
     def __init__(self, defaults: GroupSettings) -> None:
+        super().__init__(keys.GROUP_CONFIGS)
         self.defaults = defaults
         self.by_group: dict[str, GroupRecord] = {}
-        self._by_key: dict[str, GroupRecord] = {}
-        self._scans: list[GroupConfigScan] = []
-
-    def version(self, key: str) -> int:
-        """The version of the key as it is known, 0 for one that is not."""
-        record = self._by_key.get(key)
-        return 0 if record is None else record.version
-
-    def learn(self, record: GroupRecord) -> None:
-        """The key was read or written at this version."""
-        key = keys.group_configs(record.group_id)
-        self._note(key, record.version)
-        if record.version >= self.version(key):
-            self._set(key, record)
-
-    def forget(self, key: str, *, version: int) -> None:
-        """The key was found absent or was deleted when its last version was this one."""
-        self._note(key, version)
-        if self.version(key) <= version:
-            self._unset(key)
-
-    @contextmanager
-    def scan(self) -> Iterator[GroupConfigScan]:
-        """Opened before all keys are read, so that `install` knows what was learnt meanwhile."""
-        scan = GroupConfigScan()
-        self._scans.append(scan)
-        try:
-            yield scan
-        finally:
-            self._scans.remove(scan)
-
-    def install(self, scan: GroupConfigScan, found: Iterable[KeyValue]) -> None:
-        """These are all the keys there were; raises `Corrupt`, and then nothing changes."""
-        present = {one.key: self._record(one) for one in found}
-        for key in [key for key in self._by_key if key not in present]:
-            if key not in scan.learnt:
-                self._unset(key)
-        for key, record in present.items():
-            if record.version > scan.learnt.get(key, 0):
-                self._set(key, record)
 
     def use(self, defaults: GroupSettings) -> None:
         """Groups get these defaults from now on."""
         self.defaults = defaults
-        for key, record in list(self._by_key.items()):
-            self._set(key, replace(record, settings=settings(record.configs, defaults)))
+        for name, record in list(self._values.items()):
+            self._set(name, replace(record, settings=settings(record.configs, defaults)))
 
-    def _record(self, found: KeyValue) -> GroupRecord:
-        record = self._by_key.get(found.key)
-        is_known = record is not None and record.version == found.version
-        return record if record is not None and is_known else decode(found, self.defaults)
+    def _name(self, value: GroupRecord) -> str:
+        return key_name(value.group_id)
 
-    def _note(self, key: str, version: int) -> None:
-        for scan in self._scans:
-            scan.learnt[key] = version
+    def _decode(self, found: KeyValue) -> GroupRecord:
+        return decode(found, self.defaults)
 
-    def _set(self, key: str, record: GroupRecord) -> None:
-        self._by_key[key] = record
-        self.by_group[record.group_id] = record
+    def _set(self, name: str, value: GroupRecord) -> None:
+        super()._set(name, value)
+        self.by_group[value.group_id] = value
 
-    def _unset(self, key: str) -> None:
-        record = self._by_key.pop(key, None)
+    def _unset(self, name: str) -> GroupRecord | None:
+        record = super()._unset(name)
         if record is not None:
             del self.by_group[record.group_id]
+        return record
+
+
+def key_name(group_id: str) -> str:
+    """The name of a group's key, which a hash keeps short."""
+    return keys.group_configs(group_id).removeprefix(keys.GROUP_CONFIGS)
 
 
 class GroupConfigs:
@@ -278,11 +234,7 @@ class GroupConfigs:
         self._store = store
         self._cache = GroupConfigCache(defaults)
         self._freshness = CacheFreshness(
-            store,
-            clock,
-            self._cache,
-            prefix=keys.GROUP_CONFIGS,
-            revision=keys.GROUP_CONFIGS_REVISION,
+            store, clock, self._cache, revision=keys.GROUP_CONFIGS_REVISION
         )
         self._changing = asyncio.Lock()
 
@@ -341,11 +293,10 @@ class GroupConfigs:
 
     async def _read(self, group_id: str) -> tuple[int, Mapping[str, str]]:
         """The version of the group's key, 0 for none, and what it says now."""
-        key = keys.group_configs(group_id)
-        version = self._cache.version(key)
-        found = await self._store.get(key)
+        version = self._cache.version(key_name(group_id))
+        found = await self._store.get(keys.group_configs(group_id))
         if found is None:
-            self._cache.forget(key, version=version)
+            self._cache.forget(key_name(group_id), version=version)
             return 0, NONE_SET
         record = decode(found, self.defaults)
         self._cache.learn(record)
@@ -355,7 +306,7 @@ class GroupConfigs:
         key = keys.group_configs(group_id)
         if not configs:
             await self._store.put(key, None, expect=version)
-            self._cache.forget(key, version=version)
+            self._cache.forget(key_name(group_id), version=version)
             return
         written = await self._store.put(key, encode(group_id, configs), expect=version)
         in_effect = settings(configs, self.defaults)

@@ -1,20 +1,21 @@
-"""The copies of keys that a broker holds: how current they are, and the one of the topics.
+"""The copies of keys that a broker holds: the newest reading of each, and how current they are.
 
 A revision key moves with every change; a copy is as current as the revision it was read at
-(`CacheFreshness`). One look at the revision serves everyone who asked before it began. Topics have
-one such copy, the configs of groups another.
+(`CacheFreshness`). One look at the revision serves everyone who asked before it began.
 
-The copy of the topic keys is `TopicCache` (pure). Keys are learnt one by one as they are read and
-written, and all together when a full reading is installed. A key's version only grows, also when
-the key is made again, so an older reading never replaces a newer one; what was learnt while a full
-reading was under way is put on top of it.
+A copy is a `VersionedKeyCache` (pure). Keys are learnt one by one as they are read and written, and
+all together when a full reading is installed. A key's version only grows, also when the key is made
+again, so an older reading never replaces a newer one; what was learnt while a full reading was
+under way is put on top of it. Topics have one such copy (`TopicCache`), the configs of groups
+another.
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from lakelog.clock import Clock
 from lakelog.meta import keys
@@ -31,35 +32,117 @@ RELOAD_S: Final = 30.0
 
 ATTEMPTS_MAX: Final = 100
 
-ScanT = TypeVar("ScanT")
+
+class Versioned(Protocol):
+    """What a key says, at one version of it."""
+
+    @property
+    def version(self) -> int:
+        """The version that the key had."""
 
 
-class KeyCache(Protocol[ScanT]):
-    """A copy of all keys with one prefix."""
-
-    def scan(self) -> AbstractContextManager[ScanT]:
-        """Opened before all keys are read, so that what is learnt meanwhile is not lost."""
-
-    def install(self, scan: ScanT, found: Iterable[KeyValue]) -> None:
-        """These are all the keys there were."""
+ValueT = TypeVar("ValueT", bound=Versioned)
 
 
-class CacheFreshness(Generic[ScanT]):
-    """Keeps a copy current: of the topics, unless other keys are named."""
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyScan:
+    """A full reading under way: the versions that were learnt since it began, by name."""
+
+    learnt: dict[str, int] = field(default_factory=dict)
+
+
+class VersionedKeyCache(ABC, Generic[ValueT]):
+    """The newest reading of every key with one prefix; what follows the prefix is a key's name."""
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+        self._values: dict[str, ValueT] = {}
+        self._scans: list[KeyScan] = []
+
+    @abstractmethod
+    def _name(self, value: ValueT) -> str:
+        """The name of the key that says this."""
+
+    @abstractmethod
+    def _decode(self, found: KeyValue) -> ValueT:
+        """What the key says; raises `Corrupt`."""
+
+    def version(self, name: str) -> int:
+        """The version of the key as it is known, 0 for one that is not."""
+        value = self._values.get(name)
+        return 0 if value is None else value.version
+
+    def learn(self, value: ValueT) -> None:
+        """The key was read or written at this version."""
+        name = self._name(value)
+        self._note(name, value.version)
+        if value.version >= self.version(name):
+            self._set(name, value)
+            self._tell()
+
+    def forget(self, name: str, *, version: int) -> None:
+        """The key was found absent or was deleted when its last version was this one."""
+        self._note(name, version)
+        if self.version(name) <= version:
+            self._unset(name)
+            self._tell()
+
+    @contextmanager
+    def scan(self) -> Iterator[KeyScan]:
+        """Opened before all keys are read, so that `install` knows what was learnt meanwhile."""
+        scan = KeyScan()
+        self._scans.append(scan)
+        try:
+            yield scan
+        finally:
+            self._scans.remove(scan)
+
+    def install(self, scan: KeyScan, found: Iterable[KeyValue]) -> None:
+        """These are all the keys there were; raises `Corrupt`, and then nothing changes."""
+        values = [self._known_or_decoded(key_value) for key_value in found]
+        present = {self._name(value): value for value in values}
+        for name in [name for name in self._values if name not in present]:
+            if name not in scan.learnt:
+                self._unset(name)
+        for name, value in present.items():
+            if value.version > scan.learnt.get(name, 0):
+                self._set(name, value)
+        self._tell()
+
+    def _known_or_decoded(self, found: KeyValue) -> ValueT:
+        """A key whose version is known already is not decoded again."""
+        value = self._values.get(found.key.removeprefix(self.prefix))
+        is_known = value is not None and value.version == found.version
+        return value if value is not None and is_known else self._decode(found)
+
+    def _note(self, name: str, version: int) -> None:
+        for scan in self._scans:
+            scan.learnt[name] = version
+
+    def _set(self, name: str, value: ValueT) -> None:
+        self._values[name] = value
+
+    def _unset(self, name: str) -> ValueT | None:
+        return self._values.pop(name, None)
+
+    def _tell(self) -> None:
+        """Changes were made."""
+
+
+class CacheFreshness:
+    """Keeps a copy current."""
 
     def __init__(
         self,
         store: MetadataStore,
         clock: Clock,
-        cache: KeyCache[ScanT],
+        cache: VersionedKeyCache[Any],
         *,
-        prefix: str = keys.TOPICS,
-        revision: str = keys.TOPICS_REVISION,
+        revision: str,
     ) -> None:
         self._store = store
         self._clock = clock
         self._cache = cache
-        self._prefix = prefix
         self._revision_key = revision
         self._revision = -1  # of the revision key; -1 until the first full reading
         self._loaded_s = 0.0
@@ -77,7 +160,7 @@ class CacheFreshness(Generic[ScanT]):
             if self._proved >= ticket:
                 return  # another's look began after we asked
             if self._failed >= ticket:
-                raise Unavailable(f"{self._prefix} cannot be read")  # so it did for another
+                raise Unavailable(f"{self._cache.prefix} cannot be read")  # so it did for another
             asked = self._asked
             try:
                 await self._look()
@@ -109,41 +192,28 @@ class CacheFreshness(Generic[ScanT]):
         if revision == self._revision and now_s - self._loaded_s < RELOAD_S:
             return
         with self._cache.scan() as scan:
-            found_keys = await self._store.range(self._prefix)
+            found_keys = await self._store.range(self._cache.prefix)
             self._cache.install(scan, found_keys)
         self._revision = revision
         self._loaded_s = now_s
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TopicScan:
-    """A full reading under way: what was learnt since it began, by name."""
-
-    learnt: dict[str, tuple[int, Topic | None]] = field(default_factory=dict)
-
-
-class TopicCache:
+class TopicCache(VersionedKeyCache[Topic]):
     """Topics by name, in whatever state, and those that can be seen by id too."""
 
     def __init__(self, defaults: Mapping[str, str]) -> None:
+        super().__init__(keys.TOPICS)
         self._static = ConfigLayer(ConfigSource.STATIC, defaults)
         self.layers: tuple[ConfigLayer, ...] = (self._static,)
         self.defaults = defaults
         self.listeners: list[Callable[[], None]] = []
         """Told after a change of what clients may see."""
-        self._by_name: dict[str, Topic] = {}
         self._visible: dict[str, Topic] = {}
         self._by_id: dict[TopicId, Topic] = {}
         self._unified: dict[str, set[str]] = {}
         self._unfinished: dict[str, Topic] = {}
         self._sorted: tuple[Topic, ...] | None = None
-        self._scans: list[TopicScan] = []
         self._is_changed = False
-
-    def version(self, name: str) -> int:
-        """The version of the key as it is known, 0 for a name that is not."""
-        topic = self._by_name.get(name)
-        return 0 if topic is None else topic.version
 
     def visible(self, name: str) -> Topic | None:
         """The topic of that name, if clients may see it."""
@@ -175,62 +245,25 @@ class TopicCache:
         self.layers = (*altered, self._static)
         self.defaults = merged(self.layers)
         shared: dict[tuple[tuple[str, str], ...], TopicSettings] = {}  # most topics set nothing
-        for topic in list(self._by_name.values()):
+        for topic in list(self._values.values()):
             own = tuple(sorted(topic.configs.items()))
             if own not in shared:
                 shared[own] = in_effect(topic.configs, self.defaults)
-            self._set(replace(topic, settings=shared[own]))
+            self._set(topic.name, replace(topic, settings=shared[own]))
         self._tell()
 
-    def learn(self, topic: Topic) -> None:
+    def learn(self, value: Topic) -> None:
         """The key was read or written at this version."""
-        settings = in_effect(topic.configs, self.defaults)
-        if settings != topic.settings:  # the defaults moved while a change of it was under way
-            topic = replace(topic, settings=settings)
-        for scan in self._scans:
-            scan.learnt[topic.name] = (topic.version, topic)
-        if topic.version >= self.version(topic.name):
-            self._set(topic)
-            self._tell()
+        in_force = in_effect(value.configs, self.defaults)
+        if in_force != value.settings:  # the defaults moved while a change of it was under way
+            value = replace(value, settings=in_force)
+        super().learn(value)
 
-    def forget(self, name: str, *, version: int) -> None:
-        """The key was found absent or was deleted when its last version was this one."""
-        for scan in self._scans:
-            scan.learnt[name] = (version, None)
-        if self.version(name) <= version:
-            self._unset(name)
-            self._tell()
+    def _name(self, value: Topic) -> str:
+        return value.name
 
-    @contextmanager
-    def scan(self) -> Iterator[TopicScan]:
-        """Opened before all keys are read, so that `install` knows what was learnt meanwhile."""
-        scan = TopicScan()
-        self._scans.append(scan)
-        try:
-            yield scan
-        finally:
-            self._scans.remove(scan)
-
-    def install(self, scan: TopicScan, found: Iterable[KeyValue]) -> None:
-        """These are all the keys there were; raises `Corrupt`, and then nothing changes.
-
-        Keys whose version is known already are not decoded again.
-        """
-        topics: list[Topic] = []
-        for key_value in found:
-            topic = self._by_name.get(key_value.key.removeprefix(keys.TOPICS))
-            if topic is None or topic.version != key_value.version:
-                topic = decode(key_value.value, version=key_value.version, defaults=self.defaults)
-            topics.append(topic)
-        present = {topic.name for topic in topics}
-        for name in [name for name in self._by_name if name not in present]:
-            if name not in scan.learnt:
-                self._unset(name)
-        for topic in topics:
-            version, _ = scan.learnt.get(topic.name, (0, None))
-            if topic.version > version:
-                self._set(topic)
-        self._tell()
+    def _decode(self, found: KeyValue) -> Topic:
+        return decode(found.value, version=found.version, defaults=self.defaults)
 
     def _tell(self) -> None:
         if self._is_changed:
@@ -238,26 +271,25 @@ class TopicCache:
             for listener in self.listeners:
                 listener()
 
-    def _set(self, topic: Topic) -> None:
-        name = topic.name
-        if self._by_name.get(name) is topic:
+    def _set(self, name: str, value: Topic) -> None:
+        if self._values.get(name) is value:
             return
         self._unset(name)
-        self._by_name[name] = topic
-        if topic.state is TopicState.LIVE:
-            self._visible[name] = topic
-            self._by_id[topic.id] = topic
+        super()._set(name, value)
+        if value.state is TopicState.LIVE:
+            self._visible[name] = value
+            self._by_id[value.id] = value
             self._is_changed = True
-        if topic.state is not TopicState.DELETING and failures.can_collide(name):
+        if value.state is not TopicState.DELETING and failures.can_collide(name):
             self._unified.setdefault(failures.unified_name(name), set()).add(name)
-        if not topic.at_rest:
-            self._unfinished[name] = topic
+        if not value.at_rest:
+            self._unfinished[name] = value
 
-    def _unset(self, name: str) -> None:
+    def _unset(self, name: str) -> Topic | None:
         self._sorted = None
-        topic = self._by_name.pop(name, None)
+        topic = super()._unset(name)
         if topic is None:
-            return
+            return None
         if self._visible.pop(name, None) is not None:
             self._is_changed = True
         self._by_id.pop(topic.id, None)
@@ -267,3 +299,4 @@ class TopicCache:
             alike.discard(name)
             if not alike:
                 del self._unified[failures.unified_name(name)]
+        return topic

@@ -71,7 +71,7 @@ class Topics:
         self._clock = clock
         self._entropy = entropy
         self._cache = TopicCache((defaults or TopicDefaults()).configs())
-        self._freshness = CacheFreshness(store, clock, self._cache)
+        self._freshness = CacheFreshness(store, clock, self._cache, revision=keys.TOPICS_REVISION)
         self._changes = TopicChanges(store, log, entropy, self._cache, self._collides)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._unconfirmed: dict[str, Topic] = {}

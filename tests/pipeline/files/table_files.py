@@ -9,13 +9,14 @@ import pyarrow.parquet as pq
 from tests.records.table_cases import ROOMY, Row, rows_of
 
 from lakelog.objects.port import ObjectStore
-from lakelog.pipeline.files.file_task import RewriteTask, TablePiece
+from lakelog.pipeline.files.file_task import FileTask, TableInputs, TablePiece
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.header import parse_header, split_batches
 from lakelog.records.table_batches import batches_from_rows
 from lakelog.records.table_facts import TableFileOrigin
 from lakelog.records.table_file import TableFileWriter
 from lakelog.records.table_rows import rows_from_batches
+from lakelog.streams.objects import FileKind
 
 STREAM = 7
 TOPIC_ID = bytes(range(16))
@@ -56,19 +57,19 @@ def one_by_one(records: Sequence[tuple[int, Record]]) -> list[tuple[int, memoryv
     ]
 
 
-def rewriting(pieces: Sequence[TablePiece], *, start: int | None = None) -> RewriteTask:
+def rewriting(pieces: Sequence[TablePiece], *, start: int | None = None) -> FileTask:
     """The task that makes one file of these."""
-    return RewriteTask(
+    return FileTask(
         task_id="7-2",
         attempt="a",
-        domain=0,
         stream=STREAM,
         topic_id=TOPIC_ID,
         topic="t",
         partition=3,
         start=pieces[0].start if start is None else start,
         end=pieces[-1].end,
-        pieces=tuple(pieces),
+        inputs=TableInputs(tuple(pieces)),
+        output=FileKind.PARQUET,
         key="compaction/v1/topic=t/partition=3/7-2-2-a.parquet",
     )
 

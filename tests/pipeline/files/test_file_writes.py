@@ -5,20 +5,18 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from tests.pipeline.saga.task_values import CREATED, FACTS, PIECES, SEGMENT, wal_entry
 
 from lakelog.index.ports import StreamEntry
 from lakelog.pipeline.files.file_task import (
-    CompactionFailure,
-    CompactionResult,
-    CompactionTask,
-    RewriteTask,
-    RowsResult,
-    RowsTask,
-    SegmentResult,
-    SegmentTask,
-    Task,
+    FileFailure,
+    FileResult,
+    FileTask,
+    SegmentInputs,
+    TableInputs,
     Trouble,
+    WalInputs,
 )
 from lakelog.pipeline.files.file_writes import FileWrite, fact_of, jobs_of, task_of
 from lakelog.pipeline.saga.file_keys import is_made_for, parse_output_key
@@ -35,15 +33,15 @@ def write_of(record: TaskRecord = CREATED, *, kept: bytes | None = None) -> File
     return FileWrite(LeasedTask(StoredRecord(record, 1)), WriteFile(record, PIECES), kept)
 
 
-def made(write: FileWrite) -> Task:
+def made(write: FileWrite) -> FileTask:
     return task_of(write, attempt="ab", domain=3, message_bytes_max=77)
 
 
 def test_a_range_for_the_table_is_asked_for_whole() -> None:
     task = made(write_of())
-    assert isinstance(task, CompactionTask)
-    assert (task.start, task.end, task.domain, task.batch_bytes_max) == (4, 10, 3, 77)
-    assert [(one.start, one.end) for one in task.pieces] == [(4, 6), (6, 8), (8, 10)]
+    assert isinstance(task.inputs, WalInputs)
+    assert (task.start, task.end, task.inputs.domain, task.batch_bytes_max) == (4, 10, 3, 77)
+    assert [(one.start, one.end) for one in task.inputs.pieces] == [(4, 6), (6, 8), (8, 10)]
     origin = parse_output_key(task.key)
     assert origin is not None
     assert (origin.stream, origin.epoch, origin.attempt, origin.kind) == (
@@ -56,7 +54,8 @@ def test_a_range_for_the_table_is_asked_for_whole() -> None:
 
 def test_a_range_for_the_log_alone_becomes_a_segment() -> None:
     task = made(write_of(SEGMENT))
-    assert isinstance(task, SegmentTask)
+    assert isinstance(task.inputs, WalInputs)
+    assert task.output is FileKind.SEGMENT
     assert task.key.endswith(".kfs")
     assert task.created_ms == SEGMENT.created_ms
 
@@ -68,16 +67,16 @@ def file_pieces() -> tuple[StreamEntry, ...]:
 
 @pytest.mark.parametrize(("target", "kept"), [(TaskTarget.REWRITE, None), (TaskTarget.CLEAN, b"x")])
 def test_files_are_replaced_by_one(target: TaskTarget, kept: bytes | None) -> None:
-    record = replace(CREATED, target=target, inputs=("a", "c"))
+    record = structs.replace(CREATED, target=target, inputs=("a", "c"))
     write = FileWrite(LeasedTask(StoredRecord(record, 1)), WriteFile(record, file_pieces()), kept)
     task = made(write)
-    assert isinstance(task, RewriteTask)
-    assert [(one.key, one.in_table) for one in task.pieces] == [
+    assert isinstance(task.inputs, TableInputs)
+    assert [(one.key, one.in_table) for one in task.inputs.pieces] == [
         ("a", True),
         ("b", False),
         ("c", True),
     ]
-    assert task.kept_offsets == kept
+    assert task.inputs.kept_offsets == kept
 
 
 def segment_pieces() -> tuple[StreamEntry, ...]:
@@ -88,11 +87,11 @@ def segment_pieces() -> tuple[StreamEntry, ...]:
 def test_segments_become_rows_for_the_table() -> None:
     write = FileWrite(LeasedTask(StoredRecord(CREATED, 1)), WriteFile(CREATED, segment_pieces()))
     task = made(write)
-    assert isinstance(task, RowsTask)
+    assert isinstance(task.inputs, SegmentInputs)
     assert (task.start, task.end, task.batch_bytes_max) == (4, 10, 77)
-    assert [(one.key, one.size_bytes) for one in task.pieces] == [(k, 100) for k in "abc"]
+    assert [(one.key, one.size_bytes) for one in task.inputs.pieces] == [(k, 100) for k in "abc"]
     assert task.key.endswith(".parquet")
-    fact = fact_of(write, RowsResult("7-1", "ab", task.key, FACTS, 9, ((4, 6),)))
+    fact = fact_of(write, FileResult("7-1", "ab", task.key, FACTS, 9, ((4, 6),)))
     assert isinstance(fact, FileWritten)
     assert is_made_for(CREATED, fact.file)
     assert fact.file.facts == FACTS
@@ -100,7 +99,7 @@ def test_segments_become_rows_for_the_table() -> None:
 
 def test_what_is_written_for_a_table_gets_the_ids_of_its_columns() -> None:
     ids = (("offset", 70), ("value", 71))
-    rewrite = replace(CREATED, target=TaskTarget.REWRITE, inputs=("a",))
+    rewrite = structs.replace(CREATED, target=TaskTarget.REWRITE, inputs=("a",))
     for record, pieces in (
         (CREATED, PIECES),
         (CREATED, segment_pieces()),
@@ -108,27 +107,26 @@ def test_what_is_written_for_a_table_gets_the_ids_of_its_columns() -> None:
     ):
         write = FileWrite(LeasedTask(StoredRecord(record, 1)), WriteFile(record, pieces))
         task = task_of(write, attempt="ab", domain=3, message_bytes_max=7, field_ids=ids)
-        assert not isinstance(task, SegmentTask)
-        assert task.field_ids == ids
+        assert (task.output, task.field_ids) == (FileKind.PARQUET, ids)
 
 
 def test_a_bad_batch_close_behind_another_takes_more_along_but_of_a_file_nothing() -> None:
-    record = replace(CREATED, quarantine=((2, 4),))
+    record = structs.replace(CREATED, quarantine=((2, 4),))
     fact = fact_of(write_of(record), failure(Trouble.UNREADABLE))
     assert fact == Unreadable("wal/x: bad", (5, 9))
-    rewrite = replace(record, target=TaskTarget.REWRITE, inputs=("a",))
+    rewrite = structs.replace(record, target=TaskTarget.REWRITE, inputs=("a",))
     write = FileWrite(LeasedTask(StoredRecord(rewrite, 1)), WriteFile(rewrite, file_pieces()))
     assert fact_of(write, failure(Trouble.UNREADABLE)) == Unreadable("wal/x: bad", (5, 6))
 
 
-def failure(trouble: Trouble) -> CompactionFailure:
-    return CompactionFailure("7-1", "ab", trouble, "bad", "wal/x", 5, 6)
+def failure(trouble: Trouble) -> FileFailure:
+    return FileFailure("7-1", "ab", trouble, "bad", "wal/x", 5, 6)
 
 
 def test_answers_become_facts_that_name_the_object() -> None:
     write = write_of()
     key = made(write).key
-    fact = fact_of(write, CompactionResult("7-1", "ab", key, FACTS, 9))
+    fact = fact_of(write, FileResult("7-1", "ab", key, FACTS, 9))
     assert isinstance(fact, FileWritten)
     assert is_made_for(CREATED, fact.file)
     assert (fact.file.row_count, fact.file.facts) == (6, FACTS)
@@ -142,7 +140,7 @@ def test_answers_become_facts_that_name_the_object() -> None:
 def test_a_segment_has_no_facts_for_a_table() -> None:
     write = write_of(SEGMENT)
     facts = SegmentFacts(4, 10, 2, 6, 300, 9)
-    fact = fact_of(write, SegmentResult("7-1", "ab", made(write).key, facts, 9))
+    fact = fact_of(write, FileResult("7-1", "ab", made(write).key, facts, 9))
     assert isinstance(fact, FileWritten)
     assert is_made_for(SEGMENT, fact.file)
     assert (fact.file.row_count, fact.file.size_bytes, fact.file.facts) == (6, 300, None)
@@ -157,7 +155,7 @@ def test_every_write_is_in_one_job_and_no_topic_in_two(
 ) -> None:
     writes = []
     for stream, (topic, size) in enumerate(sizes, 1):
-        record = replace(CREATED, stream=stream, topic=f"t{topic}")
+        record = structs.replace(CREATED, stream=stream, topic=f"t{topic}")
         piece = replace(wal_entry(4, 10), byte_length=size)
         writes.append(FileWrite(LeasedTask(StoredRecord(record, 1)), WriteFile(record, (piece,))))
     jobs = jobs_of(writes, job_bytes=job_bytes)

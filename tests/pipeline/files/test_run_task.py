@@ -1,79 +1,30 @@
-"""Every kind of task reaches its worker, and says what it reads and whose it is."""
+"""Every kind of task reaches its worker, and says what it reads."""
 
-from typing import TypeVar
+from dataclasses import replace
 
-from tests.log.tables import task_of
+import pytest
+from tests.log.tables import table_facts, task_of, wal_inputs
 from tests.pipeline.pipeline_world import Place, run
 
 from lakelog.pipeline.files.file_task import (
-    CompactionResult,
-    CompactionTask,
-    RewriteTask,
-    RowsResult,
-    RowsTask,
+    FileResult,
+    FileTask,
+    SegmentInputs,
     SegmentPiece,
-    SegmentResult,
-    SegmentTask,
+    TableInputs,
     TablePiece,
-    Task,
-    input_bytes,
-    topic_label,
 )
 from lakelog.pipeline.files.run_task import run_task
-
-ResultT = TypeVar("ResultT")
-
-
-def segment_task(task: CompactionTask) -> SegmentTask:
-    return SegmentTask(
-        task_id="1-1",
-        attempt="a",
-        domain=0,
-        stream=1,
-        start=task.start,
-        end=task.end,
-        pieces=task.pieces,
-        key="segment",
-        created_ms=1,
-    )
+from lakelog.records.segment_file import SEGMENT_BYTES_MAX
+from lakelog.streams.objects import FileKind
 
 
-def rows_task(task: CompactionTask, size_bytes: int) -> RowsTask:
-    return RowsTask(
-        task_id="1-2",
-        attempt="a",
-        stream=1,
-        topic_id=task.topic_id,
-        topic="t",
-        partition=0,
-        start=task.start,
-        end=task.end,
-        pieces=(SegmentPiece("segment", size_bytes, task.start, task.end),),
-        key="rows",
-        batch_bytes_max=1000,
-    )
-
-
-def rewrite_task(task: CompactionTask, size_bytes: int) -> RewriteTask:
-    return RewriteTask(
-        task_id="1-3",
-        attempt="a",
-        domain=0,
-        stream=1,
-        topic_id=task.topic_id,
-        topic="t",
-        partition=0,
-        start=task.start,
-        end=task.end,
-        pieces=(TablePiece(task.key, size_bytes, task.start, task.end, in_table=True),),
-        key="rewritten",
-    )
-
-
-async def done(place: Place, task: Task, kind: type[ResultT]) -> ResultT:
-    found = await run_task(place.objects, task, pool=None, directory=None)
-    assert isinstance(found, kind), found
-    return found
+async def done(place: Place, task: FileTask) -> FileResult:
+    answer = await run_task(place.objects, task)
+    assert isinstance(answer, FileResult), answer
+    assert (answer.task_id, answer.attempt, answer.key) == (task.task_id, task.attempt, task.key)
+    assert answer.read_bytes == task.input_bytes
+    return answer
 
 
 def test_every_kind_of_task_is_run_by_its_worker() -> None:
@@ -81,21 +32,53 @@ def test_every_kind_of_task_is_run_by_its_worker() -> None:
         await place.topic("t", [1])
         await place.produce(1)
         compaction = task_of(place.node, 1)
-        made = await done(place, compaction, CompactionResult)
-        assert (input_bytes(compaction), topic_label(compaction)) == (made.read_bytes, "t")
+        made = await done(place, compaction)
+        row_count = table_facts(made).row_count
+        assert made.read_bytes == sum(piece.byte_length for piece in wal_inputs(compaction).pieces)
 
-        segment = segment_task(compaction)
-        kept = await done(place, segment, SegmentResult)
-        assert (input_bytes(segment), topic_label(segment)) == (kept.read_bytes, "stream 1")
+        segment = replace(compaction, output=FileKind.SEGMENT, key="segment", task_id="1-2")
+        kept = await done(place, segment)
+        assert kept.read_bytes == made.read_bytes
 
-        rows = rows_task(compaction, kept.facts.size_bytes)
-        found = await done(place, rows, RowsResult)
-        assert (found.facts.row_count, found.left_out) == (made.facts.row_count, ())
-        assert (input_bytes(rows), topic_label(rows)) == (kept.facts.size_bytes, "t")
+        piece = SegmentPiece("segment", kept.facts.size_bytes, segment.start, segment.end)
+        backfill = replace(compaction, inputs=SegmentInputs((piece,)), key="rows", task_id="1-3")
+        rows = await done(place, backfill)
+        assert (table_facts(rows).row_count, rows.left_out) == (row_count, ())
+        assert rows.read_bytes == kept.facts.size_bytes
 
-        rewrite = rewrite_task(compaction, made.facts.size_bytes)
-        again = await done(place, rewrite, CompactionResult)
-        assert again.facts.row_count == made.facts.row_count
-        assert (input_bytes(rewrite), topic_label(rewrite)) == (made.facts.size_bytes, "t")
+        size_bytes = made.facts.size_bytes
+        file = TablePiece(made.key, size_bytes, segment.start, segment.end, in_table=True)
+        rewrite = replace(compaction, inputs=TableInputs((file,)), key="new", task_id="1-4")
+        again = await done(place, rewrite)
+        assert table_facts(again).row_count == row_count
+        assert again.read_bytes == size_bytes
+
+    run(scenario)
+
+
+def test_a_task_whose_inputs_do_not_fit_its_range_or_output_is_a_bug() -> None:
+    async def scenario(place: Place) -> None:
+        await place.topic("t", [1])
+        await place.produce(1)
+        await place.produce(1)
+        task = task_of(place.node, 1)
+        start, end, wal = task.start, task.end, wal_inputs(task)
+        segments = SegmentInputs((SegmentPiece("s", 1, start, end),))
+        files = TableInputs((TablePiece("f", 1, start, end, in_table=True),))
+        huge = replace(wal.pieces[-1], byte_length=SEGMENT_BYTES_MAX)
+        for changes in (
+            {"inputs": replace(wal, pieces=wal.pieces[::-1])},
+            {"inputs": wal, "end": end + 1},
+            {"inputs": wal, "end": end - 1, "output": FileKind.SEGMENT},
+            {"inputs": replace(wal, pieces=(*wal.pieces[:-1], huge)), "output": FileKind.SEGMENT},
+            {"inputs": segments, "end": end - 1},
+            {"inputs": segments, "output": FileKind.SEGMENT},
+            {"inputs": files, "end": end + 1},
+            {"inputs": files, "start": start + 1},
+            {"inputs": files, "output": FileKind.SEGMENT},
+            {"inputs": wal, "output": FileKind.WAL},
+        ):
+            with pytest.raises(AssertionError):
+                replace(task, **changes)
 
     run(scenario)

@@ -10,7 +10,7 @@ from tests.pipeline.pipeline_world import Place, run
 
 from lakelog.model.ranges import ByteRange
 from lakelog.objects.memory import MemoryObjectStore
-from lakelog.pipeline.files.file_task import CompactionFailure, CompactionResult
+from lakelog.pipeline.files.file_task import FileFailure, FileResult
 from lakelog.pipeline.files.run_task import InlineEngine
 
 
@@ -43,7 +43,7 @@ def test_answers_come_in_order_and_a_bad_task_is_one_of_them() -> None:
         engine = InlineEngine(objects, slots=2)
         assert engine.slots == 2
         answers = await engine.run(tasks)
-        kinds = [CompactionResult, CompactionFailure, CompactionResult]
+        kinds = [FileResult, FileFailure, FileResult]
         assert [type(one) for one in answers] == kinds
         assert [one.task_id for one in answers] == [one.task_id for one in tasks]
         assert objects.most <= 2

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lakelog.model.ids import DomainId, WalId
-from lakelog.pipeline.files.file_task import CompactionTask, WalPiece
+from lakelog.pipeline.files.file_task import FileTask, WalInputs, WalPiece
 from lakelog.records.build import BatchOptions, Record, build_batch
+from lakelog.streams.objects import FileKind
 from lakelog.wal.ids import make_wal_id, object_key
 from lakelog.wal.layout import PREFIX
 
@@ -28,7 +29,7 @@ class Bucket:
 
     def task(
         self, stream: int, *, records: int = 3, batches: int = 1, value: bytes = b"x" * 50
-    ) -> CompactionTask:
+    ) -> FileTask:
         """A stream's task, its batches in one new object."""
         run = self._run(records, value)
         wal_id = self.put(run * batches)
@@ -50,17 +51,18 @@ class Bucket:
     def path(self, wal_id: WalId | bytes) -> Path:
         return self.root / object_key("z", DomainId(0), WalId(bytes(wal_id)))
 
-    def source(self, task: CompactionTask) -> Path:
+    def source(self, task: FileTask) -> Path:
         """The file that the task reads."""
-        return self.path(task.pieces[0].wal_id)
+        assert isinstance(task.inputs, WalInputs)
+        return self.path(task.inputs.pieces[0].wal_id)
 
-    def hold(self, task: CompactionTask) -> None:
+    def hold(self, task: FileTask) -> None:
         """From now on whoever opens the task's object waits, as for a store that hangs."""
         path = self.source(task)
         path.rename(path.with_suffix(".held"))
         os.mkfifo(path)
 
-    def release(self, task: CompactionTask) -> None:
+    def release(self, task: FileTask) -> None:
         """Who opens the object from now on finds it; those that wait go on waiting."""
         path = self.source(task)
         path.with_suffix(".held").replace(path)
@@ -73,17 +75,17 @@ class Bucket:
         return self.batches[records]
 
 
-def task_of(stream: int, pieces: Sequence[WalPiece], *, attempt: str = "a") -> CompactionTask:
-    return CompactionTask(
+def task_of(stream: int, pieces: Sequence[WalPiece], *, attempt: str = "a") -> FileTask:
+    return FileTask(
         task_id=f"{stream}-1",
         attempt=attempt,
-        domain=0,
         stream=stream,
         topic_id=TOPIC,
         topic=f"t{stream % 3}",
         partition=stream,
         start=pieces[0].start,
         end=pieces[-1].end,
-        pieces=tuple(pieces),
+        inputs=WalInputs(0, tuple(pieces)),
+        output=FileKind.PARQUET,
         key=f"compaction/v1/{stream}-{attempt}.parquet",
     )

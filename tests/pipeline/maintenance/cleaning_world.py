@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
+from tests.log.tables import table_facts
 from tests.pipeline.files.table_files import (
     STREAM,
     TOPIC_ID,
@@ -19,8 +20,8 @@ from lakelog.index.ports import StreamEntry, StreamView
 from lakelog.model.ids import TopicId
 from lakelog.objects.memory import MemoryObjectStore
 from lakelog.objects.port import ObjectStore
-from lakelog.pipeline.files.file_task import CompactionFailure, CompactionResult, TablePiece
-from lakelog.pipeline.files.to_parquet import rewrite
+from lakelog.pipeline.files.file_task import FileFailure, TableInputs, TablePiece
+from lakelog.pipeline.files.run_task import run_task
 from lakelog.pipeline.maintenance.key_scan import ScanAnswer, Scanner, scan
 from lakelog.pipeline.maintenance.log_compaction import (
     CleaningGroup,
@@ -107,7 +108,7 @@ class CompactedStream:
         if plan is None:
             return False
         answer = await self.scanned(plan)
-        assert not isinstance(answer, CompactionFailure), answer
+        assert not isinstance(answer, FileFailure), answer
         survivors: dict[str, Survivors] = {one.key: one for one in answer}
         groups = groups_of(plan, survivors, bytes_target=bytes_target)
         for group in groups[:groups_max]:
@@ -136,10 +137,9 @@ class CompactedStream:
         ]
         key = f"{self.folder}/r{self.numbers}.parquet"
         kept = None if group is None else group.kept_offsets
-        task = replace(rewriting(pieces, start=planned.start), key=key, kept_offsets=kept)
-        answer = await rewrite(self.objects, task)
-        assert isinstance(answer, CompactionResult), answer
-        facts = answer.facts
+        inputs = TableInputs(tuple(pieces), kept)
+        task = replace(rewriting(pieces, start=planned.start), key=key, inputs=inputs)
+        facts = table_facts(await run_task(self.objects, task))
         for one in planned.inputs:
             del self.table[one]
         (offsets,) = [one for one in facts.columns if one.path == "offset"]

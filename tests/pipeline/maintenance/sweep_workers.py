@@ -44,7 +44,7 @@ from lakelog.pipeline.saga.values import (
     TaskTarget,
     Trigger,
 )
-from lakelog.streams.objects import FileKind, FileName
+from lakelog.streams.objects import FileKind
 
 
 @dataclass
@@ -205,9 +205,8 @@ class Workshop(Ground):
     async def written(self, record: TaskRecord) -> DataFile:
         key = output_key(record, attempt=f"{self.number():x}")
         await self.guard.put(key, [b"x"])
-        name = FileName(record.output_kind, key)
         rows = 0 if record.target is TaskTarget.CLEAN else 1
-        return DataFile(name, record.start, record.end, rows, 1, 1)
+        return DataFile(key, record.output_kind, record.start, record.end, rows, 1, 1)
 
     async def change_table(
         self, worker: Worker, step: CommitTable | ReplaceFiles | MoveTable

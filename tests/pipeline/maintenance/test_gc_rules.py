@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from tests.pipeline.saga.task_values import CREATED, LEASE, SEGMENT, at
 
 from lakelog.catalog.port import TableName
@@ -121,13 +122,13 @@ def test_a_record_keeps_what_it_names_or_may_come_to_name() -> None:
 
 
 def test_a_record_that_cannot_be_read_keeps_all_files_of_its_stream() -> None:
-    other = output_key(replace(CREATED, stream=8), attempt="a")
+    other = output_key(structs.replace(CREATED, stream=8), attempt="a")
     assert unrecorded([DATA, other], {}, unreadable={7}) == [other]
 
 
 def test_a_table_that_cannot_be_read_keeps_the_files_of_its_topic_and_its_home() -> None:
     blind = replace(seen(), blind_tables=frozenset([NAME]))
-    other = output_key(replace(CREATED, topic="u"), attempt="a")
+    other = output_key(structs.replace(CREATED, topic="u"), attempt="a")
     found = judged([DATA, other, KFS, *OURS], blind)
     assert found.certain == [other, KFS]  # segments are in no table
     assert found.metadata == {}

@@ -11,7 +11,7 @@ from tests.pipeline.maintenance.cleaning_world import RETENTION_MS, CompactedStr
 from tests.profiles import examples
 
 from lakelog.index.ports import StreamColumns
-from lakelog.pipeline.files.file_task import CompactionFailure, Trouble, unpack_offsets
+from lakelog.pipeline.files.file_task import FileFailure, Trouble, unpack_offsets
 from lakelog.pipeline.maintenance import key_scan
 from lakelog.pipeline.maintenance.key_scan import scan
 from lakelog.pipeline.planning.small_files import RewriteOptions, plan_rewrite
@@ -134,12 +134,12 @@ def test_a_file_that_cannot_be_read_is_named_and_nothing_goes() -> None:
         data[10] ^= 1
         await stream.objects.put(bad.key, [data])
         answer = await scan(stream.objects, plan)
-        assert isinstance(answer, CompactionFailure)
+        assert isinstance(answer, FileFailure)
         assert (answer.trouble, answer.object_key) == (Trouble.CORRUPT, bad.key)
         assert (answer.start, answer.end) == (1, 2)
         await stream.objects.delete([bad.key])
         answer = await scan(stream.objects, plan)
-        assert isinstance(answer, CompactionFailure)
+        assert isinstance(answer, FileFailure)
         assert answer.trouble is Trouble.MISSING
 
     asyncio.run(scenario())
@@ -211,7 +211,7 @@ def test_a_tombstone_stays_beside_one_that_goes() -> None:
         plan = stream.plan()
         assert plan is not None
         answer = await scan(stream.objects, replace(plan, tombstones_end=2))
-        assert not isinstance(answer, CompactionFailure)
+        assert not isinstance(answer, FileFailure)
         (found,) = answer
         assert found.row_count == 3
         assert unpack_offsets(found.kept_offsets).tolist() == [1, 2]

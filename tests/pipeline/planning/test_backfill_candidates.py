@@ -1,8 +1,7 @@
 """Streams are looked at for segments when there is a reason, and once for each."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec import structs
 from tests.pipeline.saga.task_values import CREATED, SEGMENT, at
 
 from lakelog.pipeline.planning.backfill import BackfillCandidates
@@ -15,7 +14,7 @@ LOG = StoredRecord(at(TaskState.WAL_GC_READY, SEGMENT), 1)
 
 def later(stored: StoredRecord) -> StoredRecord:
     record = stored.record
-    return StoredRecord(replace(record, task=record.task + 1, epoch=record.epoch + 1), 2)
+    return StoredRecord(structs.replace(record, task=record.task + 1, epoch=record.epoch + 1), 2)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from lakelog.pipeline.planning.wal_ranges import (
     plan_stream,
 )
 from lakelog.pipeline.saga.values import DataFile, PlannedTask, StreamName, TaskTarget, Trigger
-from lakelog.streams.objects import FileKind, FileName
+from lakelog.streams.objects import FileKind
 
 NAME = StreamName(stream=7, topic_id=TopicId(bytes(16)), topic="t", partition=3)
 OPTIONS = PlanOptions(
@@ -173,7 +173,7 @@ def test_what_does_not_decode_goes_its_own_way_and_its_neighbours_to_the_table()
 
 
 def present(start: int, end: int) -> DataFile:
-    return DataFile(FileName(FileKind.PARQUET, "f"), start, end, end - start, 50, 9)
+    return DataFile("f", FileKind.PARQUET, start, end, end - start, 50, 9)
 
 
 def test_a_file_that_the_table_has_is_swapped_in_as_it_is() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from msgspec import structs
 from tests.pipeline.saga.saga_world import (
     Budget,
     Commit,
@@ -54,7 +55,7 @@ def _real(seen: Observation, held: LeaseId, fact: Fact | None) -> Step:
 def swap_first(seen: Observation, held: LeaseId, fact: Fact | None, table: Table) -> Step:
     step = _real(seen, held, fact)
     if isinstance(step, CommitTable | ReplaceFiles) and seen.record is not None:
-        committed = replace(seen.record, state=TaskState.ICEBERG_COMMITTED)
+        committed = structs.replace(seen.record, state=TaskState.ICEBERG_COMMITTED)
         swap = _real(replace(seen, record=committed), held, fact)
         return swap if isinstance(swap, AppendSwap) else step
     return step
@@ -71,7 +72,7 @@ def search_for_the_id(seen: Observation, held: LeaseId, fact: Fact | None, table
         return step
     assert record.file is not None
     if record.name in table.ids:
-        return Mark(replace(record, state=TaskState.ICEBERG_COMMITTED), "mark committed")
+        return Mark(structs.replace(record, state=TaskState.ICEBERG_COMMITTED), "mark committed")
     return CommitTable(record, record.file, str(table.token), table.vector, record.end)
 
 
@@ -99,14 +100,14 @@ def own_file_after_written(
 def close_without_moving(seen: Observation, held: LeaseId, fact: Fact | None, table: Table) -> Step:
     step = _real(seen, held, fact)
     if isinstance(step, MoveTable) and seen.record is not None:
-        return Mark(replace(seen.record, state=TaskState.CLOSED, file=None), "mark closed")
+        return Mark(structs.replace(seen.record, state=TaskState.CLOSED, file=None), "mark closed")
     return step
 
 
 def close_when_unsure(seen: Observation, held: LeaseId, fact: Fact | None, table: Table) -> Step:
     step = _real(seen, held, fact)
     if isinstance(fact, InputsGone) and isinstance(step, CommitTable | ReplaceFiles | Mark):
-        return Mark(replace(step.record, state=TaskState.CLOSED, file=None), "mark closed")
+        return Mark(structs.replace(step.record, state=TaskState.CLOSED, file=None), "mark closed")
     return step
 
 
@@ -116,7 +117,7 @@ def whoever_holds_it(seen: Observation, held: LeaseId, fact: Fact | None, table:
         return LeaseLost()
     if isinstance(fact, FileWritten) and record.state is TaskState.CREATED:
         return Mark(
-            replace(record, state=TaskState.PARQUET_WRITTEN, file=fact.file), "mark written"
+            structs.replace(record, state=TaskState.PARQUET_WRITTEN, file=fact.file), "mark written"
         )
     return _real(seen, LeaseId(record.epoch, record.holder), fact)
 
@@ -137,7 +138,7 @@ def give_up_on_refusal(seen: Observation, held: LeaseId, fact: Fact | None, tabl
     assert seen.record is not None
     if seen.stream.first_start == seen.record.start:
         return step
-    return Mark(replace(seen.record, state=TaskState.CLOSED, file=None), "mark closed")
+    return Mark(structs.replace(seen.record, state=TaskState.CLOSED, file=None), "mark closed")
 
 
 def always_replace(seen: Observation, held: LeaseId, fact: Fact | None, table: Table) -> Step:
@@ -164,7 +165,9 @@ def empty_is_missing(seen: Observation, held: LeaseId, fact: Fact | None, table:
     """A file without rows is looked for in the table, which will never name it."""
     record = seen.record
     if record is not None and record.file is not None:
-        seen = replace(seen, record=replace(record, file=replace(record.file, row_count=1)))
+        seen = replace(
+            seen, record=structs.replace(record, file=structs.replace(record.file, row_count=1))
+        )
     return _real(seen, held, fact)
 
 

@@ -1,7 +1,6 @@
 """What the services of the saga's world do with a request: index, table, metadata store."""
 
-from dataclasses import replace
-
+from msgspec import structs
 from tests.pipeline.saga.saga_world import (
     LEASE,
     Append,
@@ -72,7 +71,7 @@ def land(rules: Rules, world: World, request: Request) -> tuple[World, bool]:
             if rules.checks_versions and version != (world.version if world.record else 0):
                 return world, False
             if record is not None and record.holder == LEASE.holder:
-                record = replace(record, holder=str(world.version + 1))  # a name of its own
+                record = structs.replace(record, holder=str(world.version + 1))  # a name of its own
             return world._replace(record=record, version=world.version + 1), True
         case Commit() | Exchange():
             table = committed(rules, world.table, request)

@@ -345,4 +345,4 @@ def is_wal(one: Stored) -> bool:
 def data_file(key: str, *, start: int, end: int, kind: FileKind = FileKind.PARQUET) -> DataFile:
     name = FileName(kind, key)
     rows = end - start if has_rows(Stored(name, start, end)) else 0
-    return DataFile(name, start, end, rows, 1, 0)
+    return DataFile(key, kind, start, end, rows, 1, 0)

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from msgspec import structs
+
 from lakelog.index.ports import StreamEntry, StreamView
 from lakelog.model.ids import TopicId
 from lakelog.pipeline.saga.file_keys import output_key
@@ -9,7 +11,7 @@ from lakelog.pipeline.saga.table_view import PartitionTableView
 from lakelog.pipeline.saga.task_record import Lease, TaskRecord, TaskState, create
 from lakelog.pipeline.saga.values import DataFile, PlannedTask, TaskTarget, Trigger
 from lakelog.records.table_facts import ColumnFacts, RowGroup, TableFileFacts, TableFileOrigin
-from lakelog.streams.objects import FileName, WalName
+from lakelog.streams.objects import WalName
 from lakelog.wal.ids import make_wal_id
 
 TOPIC = TopicId(bytes(range(16)))
@@ -43,14 +45,14 @@ SEGMENT = create(None, replace(PLANNED, target=TaskTarget.LOG), LEASE)
 
 
 def file_of(record: TaskRecord, *, attempt: str = "a") -> DataFile:
-    name = FileName(record.output_kind, output_key(record, attempt=attempt))
-    return DataFile(name, record.start, record.end, 6, 500, 9, FACTS)
+    key = output_key(record, attempt=attempt)
+    return DataFile(key, record.output_kind, record.start, record.end, 6, 500, 9, FACTS)
 
 
 def at(state: TaskState, record: TaskRecord = CREATED) -> TaskRecord:
     """The record in that state, with its file where it has one."""
     named = state not in (TaskState.CREATED, TaskState.CLOSED)
-    return replace(record, state=state, file=file_of(record) if named else None)
+    return structs.replace(record, state=state, file=file_of(record) if named else None)
 
 
 def wal_entry(start: int, end: int) -> StreamEntry:

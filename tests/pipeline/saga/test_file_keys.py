@@ -1,8 +1,7 @@
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from tests.pipeline.saga.task_values import CREATED, LEASE, SEGMENT, at
 
 from lakelog.pipeline.saga.file_keys import Origin, may_be_named, output_key, parse_output_key
@@ -43,7 +42,7 @@ def test_a_key_that_is_not_ours_says_nothing(key: str) -> None:
     st.from_regex(r"[0-9a-z]{1,32}", fullmatch=True),
 )
 def test_every_key_is_read_back(topic: str, partition: int, epoch: int, attempt: str) -> None:
-    record = replace(CREATED, topic=topic, partition=partition, epoch=epoch)
+    record = structs.replace(CREATED, topic=topic, partition=partition, epoch=epoch)
     origin = parse_output_key(output_key(record, attempt=attempt))
     assert origin == Origin(topic, partition, 7, 1, epoch, attempt, FileKind.PARQUET)
 

@@ -1,9 +1,9 @@
 """Records are read many at once; a bad one is told apart, and versions decide who writes."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec import structs
 from tests.pipeline.saga.task_values import CREATED
 
 from lakelog.clock import SystemClock
@@ -15,7 +15,7 @@ from lakelog.pipeline.saga.task_record import TaskRecord, encode_record, task_ke
 
 
 def record_of(stream: int) -> TaskRecord:
-    return replace(CREATED, stream=stream)
+    return structs.replace(CREATED, stream=stream)
 
 
 def test_few_records_and_many_are_found_alike() -> None:

@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 from tests.pipeline.saga.task_values import (
     CREATED,
     LEASE,
@@ -108,7 +109,7 @@ def test_a_file_that_was_put_is_marked() -> None:
 def test_a_file_of_an_older_lease_or_another_range_is_not_used() -> None:
     claimed = claim(CREATED, LEASE)
     assert step(claimed, fact=FileWritten(file_of(CREATED))) == WriteFile(claimed, PIECES)
-    short = replace(file_of(CREATED), end=8)
+    short = structs.replace(file_of(CREATED), end=8)
     assert step(CREATED, fact=FileWritten(short)) == WriteFile(CREATED, PIECES)
 
 
@@ -169,7 +170,7 @@ def test_a_file_that_the_table_has_is_not_committed_again(record: TaskRecord, of
     found = step(record, table=table_at(offset))
     assert marked(found) == (TaskState.ICEBERG_COMMITTED, "mark committed")
     assert isinstance(found, Mark)
-    assert found.record.file == replace(file_of(CREATED), facts=None)
+    assert found.record.file == structs.replace(file_of(CREATED), facts=None)
 
 
 @pytest.mark.parametrize("offset", [None, 0, 3, 5, 9])

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 from tests.pipeline.saga.task_values import (
     LEASE,
     PLANNED,
@@ -67,7 +68,9 @@ def has(*keys: str) -> PartitionTableView:
 def emptied(record: TaskRecord) -> TaskRecord:
     """The same of a task whose file has no rows."""
     assert record.file is not None
-    return replace(record, target=TaskTarget.CLEAN, file=replace(record.file, row_count=0))
+    return structs.replace(
+        record, target=TaskTarget.CLEAN, file=structs.replace(record.file, row_count=0)
+    )
 
 
 def step(
@@ -90,13 +93,13 @@ def test_it_writes_the_files_of_its_range() -> None:
 
 
 def test_a_file_that_begins_before_its_entry_is_written_whole() -> None:
-    record = replace(REWRITE, start=2)
+    record = structs.replace(REWRITE, start=2)
     trimmed = stream_of(B, C, first_start=4)
     assert step(record, stream=trimmed) == WriteFile(record, (B, C), log_start=4)
 
 
 def test_an_input_without_rows_may_be_trimmed_away() -> None:
-    record = replace(REWRITE, inputs=("c",))
+    record = structs.replace(REWRITE, inputs=("c",))
     assert step(record) == WriteFile(record, (B, C))
     trimmed = stream_of(C, first_start=6)
     assert step(record, stream=trimmed) == WriteFile(record, (C,), log_start=6)
@@ -112,7 +115,7 @@ def test_a_range_that_lost_an_input_is_given_up(stream: StreamView | None) -> No
 
 
 def test_a_range_that_is_no_longer_files_is_reported() -> None:
-    record = replace(REWRITE, inputs=("b",))
+    record = structs.replace(REWRITE, inputs=("b",))
     assert isinstance(step(record, stream=stream_of(B, wal_entry(6, 10))), TaskStuck)
     assert isinstance(step(record, stream=stream_of(B, input_of("c", 6, 9))), TaskStuck)
 
@@ -161,7 +164,7 @@ def test_a_table_that_has_other_files_makes_it_give_up(keys: tuple[str, ...]) ->
 
 
 def test_inputs_without_any_row_are_no_business_of_the_table() -> None:
-    record = replace(emptied(WRITTEN), inputs=())
+    record = structs.replace(emptied(WRITTEN), inputs=())
     assert marked(step(record, table=has()))[0] is TaskState.ICEBERG_COMMITTED
 
 
@@ -197,5 +200,5 @@ def test_with_no_input_left_the_task_goes_on_to_its_end(stream: StreamView | Non
 
 def test_an_index_that_went_back_or_does_not_fit_is_reported() -> None:
     assert isinstance(step(at(TaskState.INDEX_SWAPPED, REWRITE)), TaskStuck)
-    half = DataFile(FILE.name, 4, 6, 2, 1, 0)
+    half = DataFile(FILE.key, FILE.kind, 4, 6, 2, 1, 0)
     assert isinstance(step(COMMITTED, stream=stream_of(file_entry(half, start=4), C)), TaskStuck)

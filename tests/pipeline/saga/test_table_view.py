@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 from tests.pipeline.saga.task_values import CREATED, FACTS, TOPIC, file_of
 
 from lakelog.catalog.offset_vector import Fit, judge
@@ -22,7 +23,7 @@ from lakelog.records.table_schema import FIELD_IDS
 
 TIMES = ColumnFacts("timestamp", 3, 40, 6, 0, 1000, 9000)
 FULL = replace(FACTS, columns=(*FACTS.columns, TIMES))
-FILE = replace(file_of(CREATED), facts=FULL)
+FILE = structs.replace(file_of(CREATED), facts=FULL)
 
 
 def table(properties: dict[str, str]) -> CatalogView:
@@ -36,7 +37,7 @@ def test_the_file_is_told_by_what_was_measured() -> None:
     assert (facts.timestamp_min_us, facts.timestamp_max_us) == (1000, 9000)
     assert facts.column_sizes == (("offset", 40), ("timestamp", 40))
     assert facts.row_group_starts == (4,)
-    empty = replace(FILE, facts=replace(FULL, row_count=0, columns=(), row_groups=()))
+    empty = structs.replace(FILE, facts=replace(FULL, row_count=0, columns=(), row_groups=()))
     assert files_of(empty, 3) == ()
 
 
@@ -46,7 +47,7 @@ def test_the_file_is_told_by_what_was_measured() -> None:
 def test_the_catalog_judges_an_advance_as_the_saga_did(
     expected: int | None, vector: dict[int, int]
 ) -> None:
-    record = replace(CREATED, expected=expected)
+    record = structs.replace(CREATED, expected=expected)
     advance = advance_of(CommitTable(record, FILE, "token", before=expected, after=10))
     assert judge(vector, advance) is Fit.FRESH
     assert judge({3: 10}, advance) is Fit.PRESENT
@@ -54,13 +55,13 @@ def test_the_catalog_judges_an_advance_as_the_saga_did(
 
 
 def test_a_replacement_says_whether_rows_vanish() -> None:
-    record = replace(CREATED, target=TaskTarget.REWRITE, inputs=("a", "b"))
+    record = structs.replace(CREATED, target=TaskTarget.REWRITE, inputs=("a", "b"))
     step = ReplaceFiles(record, FILE, "token", ("a", "b"))
     assert replacement_of(step).drops_rows is False
     assert replacement_of(step).removed == ("a", "b")
-    clean = replace(step, record=replace(record, target=TaskTarget.CLEAN))
+    clean = replace(step, record=structs.replace(record, target=TaskTarget.CLEAN))
     assert replacement_of(clean).drops_rows is True
-    empty = replace(FILE, facts=replace(FULL, row_count=0))
+    empty = structs.replace(FILE, facts=replace(FULL, row_count=0))
     gone = replacement_of(replace(clean, file=empty))
     assert (gone.added, gone.drops_rows) == ((), True)
 

@@ -1,16 +1,15 @@
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from lakelog.pipeline.saga.table_view import CommitFit, flaws, judge, judge_files
 from lakelog.pipeline.saga.values import DataFile
-from lakelog.streams.objects import FileKind, FileName
+from lakelog.streams.objects import FileKind
 
 
 def file(start: int, end: int) -> DataFile:
-    return DataFile(FileName(FileKind.PARQUET, f"{start}-{end}"), start, end, end - start, 1, 0)
+    return DataFile(f"{start}-{end}", FileKind.PARQUET, start, end, end - start, 1, 0)
 
 
 @pytest.mark.parametrize(
@@ -70,12 +69,12 @@ def test_files_twice_missing_or_beyond_the_vector_are_flaws(
 
 
 def test_the_files_of_a_range_decide_about_a_replacement() -> None:
-    made = replace(file(0, 4), name=FileName(FileKind.PARQUET, "new"))
+    made = structs.replace(file(0, 4), key="new")
     assert judge_files(["a", "b"], inputs=["a", "b"], file=made) is CommitFit.APPEND
     assert judge_files(["new"], inputs=["a", "b"], file=made) is CommitFit.PRESENT
     for found in ([], ["a"], ["b", "a"], ["a", "b", "c"], ["new", "b"]):
         assert judge_files(found, inputs=["a", "b"], file=made) is CommitFit.MISFIT
-    empty = replace(made, row_count=0)
+    empty = structs.replace(made, row_count=0)
     assert judge_files([], inputs=["a"], file=empty) is CommitFit.PRESENT
     assert judge_files(["a"], inputs=["a"], file=empty) is CommitFit.APPEND
     assert judge_files(["new"], inputs=["a"], file=empty) is CommitFit.MISFIT

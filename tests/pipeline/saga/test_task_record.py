@@ -1,7 +1,9 @@
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec import structs
 from tests.pipeline.saga.task_values import CREATED, FACTS, LEASE, PLANNED, at, file_of
 
 from lakelog.model.failures import Corrupt, Refused
@@ -27,6 +29,9 @@ from lakelog.pipeline.saga.task_record import (
 from lakelog.pipeline.saga.values import TaskTarget
 from lakelog.streams.objects import FileKind
 
+GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "task-record-1.txt"
+"""Records of format 1, a line each, as the first version that had them wrote them."""
+
 
 def test_a_stream_has_one_key() -> None:
     assert task_key(7) == f"{TASKS}7" == "/lakelog/v1/compaction/7"
@@ -34,8 +39,22 @@ def test_a_stream_has_one_key() -> None:
 
 @pytest.mark.parametrize("state", TaskState)
 def test_a_record_in_every_state_is_read_back_as_it_was(state: TaskState) -> None:
-    record = replace(at(state), problem="é", quarantine=((4, 6),), failures=2)
+    record = structs.replace(at(state), problem="é", quarantine=((4, 6),), failures=2)
     assert decode_record(encode_record(record)) == record
+
+
+def test_the_bytes_of_records_that_are_stored_stay() -> None:
+    written = structs.replace(
+        at(TaskState.PARQUET_WRITTEN), problem="é", quarantine=((4, 6),), failures=2
+    )
+    planned = replace(PLANNED, target=TaskTarget.CLEAN, expected=None, inputs=("a", "b"))
+    cleaned = structs.replace(
+        at(TaskState.CLOSED, create(None, planned, LEASE)),
+        cleaned=Cleaned(end=9, tombstones_end=5, passes=((4, 1), (8, 2))),
+    )
+    stored = GOLDEN.read_bytes().splitlines()
+    assert [encode_record(record) for record in (CREATED, written, cleaned)] == stored
+    assert [decode_record(value) for value in stored] == [CREATED, written, cleaned]
 
 
 def test_a_record_is_small() -> None:
@@ -85,7 +104,7 @@ def test_the_epoch_counts_on_from_task_to_task() -> None:
     first = claim(CREATED, Lease("two", 9000))
     assert lease_of(first) == LeaseId(2, "two")
     assert first.task == 1
-    ended = replace(first, state=TaskState.WAL_GC_READY, file=file_of(first))
+    ended = structs.replace(first, state=TaskState.WAL_GC_READY, file=file_of(first))
     second = create(ended, replace(PLANNED, start=10, end=12, expected=10), LEASE)
     assert (second.task, second.epoch, second.state) == (3, 3, TaskState.CREATED)
 
@@ -103,14 +122,14 @@ def test_a_file_that_the_table_has_begins_as_committed() -> None:
 
 
 def test_failures_go_along_while_the_range_is_tried_again() -> None:
-    failed = replace(at(TaskState.CLOSED), failures=3)
+    failed = structs.replace(at(TaskState.CLOSED), failures=3)
     assert create(failed, PLANNED, LEASE).failures == 3
     assert create(failed, replace(PLANNED, start=10, end=12), LEASE).failures == 0
 
 
 def test_what_cannot_be_read_goes_along_and_the_newest_of_it_is_kept() -> None:
     bad = tuple((place, place + 1) for place in range(QUARANTINE_MAX + 1))
-    failed = replace(at(TaskState.CLOSED), quarantine=bad)
+    failed = structs.replace(at(TaskState.CLOSED), quarantine=bad)
     later = create(failed, replace(PLANNED, start=10, end=12), LEASE)
     assert later.quarantine == bad[1:]
 

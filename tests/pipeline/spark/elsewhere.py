@@ -16,13 +16,13 @@ from tests.pipeline.files.wal_tasks import Bucket
 from tests.pipeline.spark.processes import busy, drivers, executors, until
 
 from lakelog.model.failures import Unavailable
-from lakelog.pipeline.files.file_task import Answer, CompactionResult
+from lakelog.pipeline.files.file_task import FileAnswer, FileResult
 from lakelog.pipeline.spark.engine import SparkEngine
 from lakelog.pipeline.spark.settings import SparkOptions
 
 
-def good(answers: "list[Answer] | tuple[Answer, ...]") -> int:
-    return sum(isinstance(one, CompactionResult) for one in answers)
+def good(answers: "list[FileAnswer] | tuple[FileAnswer, ...]") -> int:
+    return sum(isinstance(one, FileResult) for one in answers)
 
 
 async def cluster(bucket: Bucket) -> dict[str, object]:

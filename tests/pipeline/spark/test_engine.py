@@ -14,12 +14,11 @@ from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.config.stores import open_objects
 from lakelog.model.failures import Unavailable
 from lakelog.pipeline.files.file_task import (
-    Answer,
-    CompactionFailure,
-    CompactionResult,
-    CompactionTask,
+    FileAnswer,
+    FileFailure,
+    FileResult,
+    FileTask,
     Trouble,
-    input_bytes,
     pack,
 )
 from lakelog.pipeline.files.run_task import InlineEngine
@@ -29,20 +28,18 @@ from lakelog.pipeline.spark.settings import SparkOptions
 from lakelog.testing.s3_server import S3Server, s3_server, weed_binary
 
 
-def tasks_of(
-    stage: Stage, count: int, *, records: int = 3, batches: int = 1
-) -> list[CompactionTask]:
+def tasks_of(stage: Stage, count: int, *, records: int = 3, batches: int = 1) -> list[FileTask]:
     return [
         stage.bucket.task(next(stage.streams), records=records, batches=batches)
         for _ in range(count)
     ]
 
 
-def check(stage: Stage, tasks: Sequence[CompactionTask], answers: Sequence[Answer]) -> None:
+def check(stage: Stage, tasks: Sequence[FileTask], answers: Sequence[FileAnswer]) -> None:
     """Every task has its file, with every record."""
     assert [one.task_id for one in answers] == [one.task_id for one in tasks]
     for task, answer in zip(tasks, answers, strict=True):
-        assert isinstance(answer, CompactionResult), answer
+        assert isinstance(answer, FileResult), answer
         rows = pq.read_table(stage.bucket.root / answer.key)
         assert rows["offset"].to_pylist() == list(range(task.start, task.end))
         assert set(rows["partition"].to_pylist()) == {task.partition}
@@ -72,7 +69,7 @@ def test_a_corrupt_object_stops_its_own_task_of_a_hundred(stage: Stage) -> None:
         bent.write_bytes(content)
         answers = list(await stage.engine.run(tasks))
         failure = answers.pop(41)
-        assert isinstance(failure, CompactionFailure)
+        assert isinstance(failure, FileFailure)
         assert failure.trouble is Trouble.CORRUPT
         assert str(bent).endswith(failure.object_key)
         check(stage, tasks[:41] + tasks[42:], answers)
@@ -83,11 +80,11 @@ def test_a_corrupt_object_stops_its_own_task_of_a_hundred(stage: Stage) -> None:
 def test_a_thousand_tiny_tasks_share_a_few_tasks_of_spark(stage: Stage) -> None:
     async def scenario() -> None:
         tasks = tasks_of(stage, 1000, records=10)
-        sizes = [input_bytes(task) for task in tasks]
+        sizes = [task.input_bytes for task in tasks]
         bins = pack(sizes, slots=stage.engine.slots, options=stage.engine.bins)
         assert len(bins) <= 3 * stage.engine.slots
         answers = await stage.engine.run(tasks)
-        assert all(isinstance(one, CompactionResult) for one in answers)
+        assert all(isinstance(one, FileResult) for one in answers)
         assert [one.task_id for one in answers] == [one.task_id for one in tasks]
 
     asyncio.run(scenario())
@@ -204,7 +201,7 @@ def test_executors_reach_a_bucket_with_what_they_are_told(stage: Stage) -> None:
             await objects.put(key, [source.read_bytes()])
         answers = await engine.run(tasks)
         for answer in answers:
-            assert isinstance(answer, CompactionResult), answer
+            assert isinstance(answer, FileResult), answer
             rows = pq.read_table(pa.BufferReader(await objects.get(answer.key)))
             assert rows["offset"].to_pylist() == [0, 1, 2]
         await objects.close()

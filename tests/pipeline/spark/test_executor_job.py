@@ -10,10 +10,8 @@ import pytest
 from tests.pipeline.files.wal_tasks import Bucket
 
 from lakelog.pipeline.files.file_task import (
-    CompactionFailure,
-    CompactionResult,
-    SegmentResult,
-    SegmentTask,
+    FileFailure,
+    FileResult,
     Trouble,
 )
 from lakelog.pipeline.spark import executor_job
@@ -25,6 +23,7 @@ from lakelog.pipeline.spark.executor_job import (
     encode_bin,
     run_bin,
 )
+from lakelog.streams.objects import FileKind
 
 
 @pytest.fixture
@@ -59,7 +58,7 @@ def test_each_row_of_the_range_runs_its_bin_and_each_task_is_a_row(bucket: Bucke
     for row in rows:
         answer = decode_answer(row["answer"])
         task = tasks[row["place"]]
-        assert isinstance(answer, CompactionResult)
+        assert isinstance(answer, FileResult)
         assert (answer.task_id, answer.key) == (task.task_id, task.key)
         assert pq.read_table(bucket.root / answer.key)["offset"].to_pylist() == [0, 1, 2]
     close_places()
@@ -74,9 +73,9 @@ def test_what_is_wrong_with_one_task_is_its_answer_and_nobody_elses(bucket: Buck
     odd = replace(odd, key="../outside")  # which is no key at all: as a bug would make it
     numbered = list(enumerate([good, gone, bent, odd]))
     answers = dict(run_bin(address_of(bucket), numbered))
-    assert isinstance(answers[0], CompactionResult)
+    assert isinstance(answers[0], FileResult)
     troubles = [answers[place] for place in (1, 2, 3)]
-    assert all(isinstance(one, CompactionFailure) for one in troubles)
+    assert all(isinstance(one, FileFailure) for one in troubles)
     assert [getattr(one, "trouble", None) for one in troubles] == [
         Trouble.MISSING,
         Trouble.CORRUPT,
@@ -98,19 +97,9 @@ def test_large_tasks_run_alone_and_give_the_same_answers(
 
 def test_segments_are_made_too(bucket: Bucket) -> None:
     made = bucket.task(1, batches=2)
-    task = SegmentTask(
-        task_id="1-1",
-        attempt="a",
-        domain=0,
-        stream=1,
-        start=made.start,
-        end=made.end,
-        pieces=made.pieces,
-        key="compaction/v1/1.segment",
-        created_ms=5,
-    )
+    task = replace(made, output=FileKind.SEGMENT, key="compaction/v1/1.segment", created_ms=5)
     ((_, answer),) = run_bin(address_of(bucket), [(0, task)])
-    assert isinstance(answer, SegmentResult)
+    assert isinstance(answer, FileResult)
     assert (bucket.root / task.key).stat().st_size == answer.facts.size_bytes
     close_places()
 
@@ -120,7 +109,7 @@ def test_a_store_that_cannot_be_opened_is_every_tasks_answer(bucket: Bucket) -> 
     answers = run_bin(address, [(0, bucket.task(1)), (1, bucket.task(2))])
     assert [place for place, _ in answers] == [0, 1]
     for _, answer in answers:
-        assert isinstance(answer, CompactionFailure)
+        assert isinstance(answer, FileFailure)
         assert answer.trouble is Trouble.UNAVAILABLE
         assert "gopher" in answer.reason
 

@@ -8,7 +8,7 @@ from tests.pipeline.spark.conftest import Stage
 
 from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.config.stores import open_objects
-from lakelog.pipeline.files.file_task import CompactionFailure, Trouble
+from lakelog.pipeline.files.file_task import FileFailure, Trouble
 from lakelog.pipeline.maintenance.key_scan import scan
 from lakelog.pipeline.spark.executor_job import StoreAddress
 from lakelog.pipeline.spark.key_scan import SparkScanner
@@ -45,7 +45,7 @@ def test_spark_keeps_the_rows_that_the_same_decision_keeps_here(stage: Stage) ->
         for stream, plan, answer in zip(streams, due, found, strict=True):
             here = await scan(stream.objects, plan)
             assert answer == here
-            assert not isinstance(answer, CompactionFailure)
+            assert not isinstance(answer, FileFailure)
             assert any(one.kept_count < one.row_count for one in answer)
         assert await scanner.scan([]) == []
 
@@ -75,7 +75,7 @@ def test_a_file_that_cannot_be_read_stops_its_own_stream_alone(stage: Stage) -> 
         data[20] ^= 1
         await streams[0].objects.put(bad.key, [data])
         damaged, fine = await scanner_of(stage).scan(plans)
-        assert isinstance(damaged, CompactionFailure)
+        assert isinstance(damaged, FileFailure)
         assert (damaged.trouble, damaged.object_key) == (Trouble.CORRUPT, bad.key)
         assert fine == await scan(streams[1].objects, plans[1])
 
@@ -89,7 +89,7 @@ def test_a_store_that_is_not_there_is_an_answer(stage: Stage) -> None:
         assert plan is not None
         nowhere = StoreAddress("gopher://x", (), is_elsewhere=False)
         (answer,) = await SparkScanner(stage.engine, nowhere).scan([plan])
-        assert isinstance(answer, CompactionFailure)
+        assert isinstance(answer, FileFailure)
         assert answer.trouble is Trouble.UNAVAILABLE
 
     asyncio.run(scenario())

@@ -24,7 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, closing
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict, TypeVar, Unpack
 
 from lakelog.clock import Tasks
 from lakelog.config.connection import CONFIG, SERVER
@@ -163,74 +163,75 @@ Where: TypeAlias = "str | datetime | Mapping[Any, Any] | None"
 _log: Final = logging.getLogger(__name__)
 
 
-def read(  # noqa: PLR0913 - each is a thing that a user names
+class ReadKeywords(TypedDict, total=False):
+    """What a user may say of a read apart from the topic: the keywords of `lakelog.read`."""
+
+    server: str | None
+    """The HTTP address of a broker."""
+    config: str | None
+    """A configuration file, where there is no broker to ask."""
+    columns: Sequence[str] | None
+    starting: Where
+    ending: Where
+    where: Sequence[Sequence[object]]
+    """Conditions, each a column, an operator and a value; all of them hold."""
+    options: Mapping[str, str] | None
+    """Options of Spark's Kafka source, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCall:
+    """What a call asks for: its options, what they mean, and which columns and rows."""
+
+    options: Mapping[str, str]
+    request: ReadRequest
+    columns: tuple[str, ...]
+    conditions: tuple[Condition, ...]
+
+
+def read(
     topic: str | Sequence[str] | None = None,
     *,
-    server: str | None = None,
-    config: str | None = None,
-    columns: Sequence[str] | None = None,
-    starting: Where = None,
-    ending: Where = None,
-    where: Sequence[Sequence[object]] = (),
     threads: int | None = None,
-    options: Mapping[str, str] | None = None,
+    **keywords: Unpack[ReadKeywords],
 ) -> "pa.Table":
-    """All rows as one table; raises `BadOption` and other named failures."""
-    reader = open(
-        topic,
-        server=server,
-        config=config,
-        columns=columns,
-        starting=starting,
-        ending=ending,
-        where=where,
-        threads=threads,
-        options=options,
-    )
-    return reader.read_all()
+    """All rows as one table, by the keywords of `open`; raises `BadOption` and other failures."""
+    return open(topic, threads=threads, **keywords).read_all()
 
 
-def open(  # noqa: A001, PLR0913 - `lakelog.open` reads well, and each is a thing that a user names
+def open(  # noqa: A001 - `lakelog.open` reads well
     topic: str | Sequence[str] | None = None,
     *,
-    server: str | None = None,
-    config: str | None = None,
-    columns: Sequence[str] | None = None,
-    starting: Where = None,
-    ending: Where = None,
-    where: Sequence[Sequence[object]] = (),
     threads: int | None = None,
-    options: Mapping[str, str] | None = None,
+    **keywords: Unpack[ReadKeywords],
 ) -> "pa.RecordBatchReader":
-    """The rows as a reader of batches, planned now and read as they are taken."""
+    """The rows as a reader of batches, planned now and read as they are taken.
+
+    Keywords: `server` or `config` say where the topics are; `columns`, `starting`, `ending` and
+    `where` which part of them; `options` whatever else Spark's Kafka source knows.
+    """
     import pyarrow as pa  # noqa: PLC0415 - slow to import, and an extra
 
-    given = options_of(
-        topic, server=server, config=config, starting=starting, ending=ending, options=options
-    )
-    request = parse_read(given, streaming=False)
-    chosen = (
-        default_columns(include_headers=request.include_headers)
-        if columns is None
-        else chosen_columns(columns)
-    )
-    task = _Task(request, chosen, checked_conditions(where), threads or os.cpu_count() or 1)
+    call = read_call(topic, **keywords)
+    task = _Task(call, threads or os.cpu_count() or 1)
     reached, plan = run_on_thread(task.planned())
     for note in plan.notes:
         _noted(note)
-    return pa.RecordBatchReader.from_batches(arrow_schema(chosen), task.rows(reached, plan))
+    return pa.RecordBatchReader.from_batches(arrow_schema(call.columns), task.rows(reached, plan))
 
 
-def options_of(
+def read_call(  # noqa: PLR0913 - `ReadKeywords`, one by one: others are a `TypeError`
     topic: str | Sequence[str] | None,
     *,
-    server: str | None,
-    config: str | None,
-    starting: Where,
-    ending: Where,
-    options: Mapping[str, str] | None,
-) -> dict[str, str]:
-    """What these arguments mean as options; raises `BadOption`."""
+    server: str | None = None,
+    config: str | None = None,
+    columns: Sequence[str] | None = None,
+    starting: Where = None,
+    ending: Where = None,
+    where: Sequence[Sequence[object]] = (),
+    options: Mapping[str, str] | None = None,
+) -> ReadCall:
+    """What the arguments of a call mean; raises `BadOption`."""
     given = dict(options or {})
     if topic is not None:
         names = [topic] if isinstance(topic, str) else list(topic)
@@ -242,13 +243,19 @@ def options_of(
         (ending, ENDING_OFFSETS, ENDING_TIMESTAMP),
     ):
         _set(given, time if isinstance(value, datetime) else offsets, _limit(value, topic))
-    return given
+    request = parse_read(given, streaming=False)
+    chosen = (
+        default_columns(include_headers=request.include_headers)
+        if columns is None
+        else chosen_columns(columns)
+    )
+    return ReadCall(given, request, chosen, checked_conditions(where))
 
 
 def _set(given: dict[str, str], name: str, value: str | None) -> None:
     if value is None:
         return
-    if any(one.lower() == name.lower() for one in given):
+    if any(other.lower() == name.lower() for other in given):
         raise BadOption(name, f"{name} is given twice")
     given[name] = value
 
@@ -261,13 +268,16 @@ def _limit(value: Where, topic: str | Sequence[str] | None) -> str | None:
         if value.tzinfo is None:
             raise BadOption("starting", f"{value!r} needs a time zone, as datetime.UTC")
         return str(round(value.timestamp() * 1000))
-    if not all(isinstance(one, Mapping) for one in value.values()):
+    if not all(isinstance(offsets, Mapping) for offsets in value.values()):
         if not isinstance(topic, str):
             raise BadOption(
                 "starting", "offsets of several topics are {topic: {partition: offset}}"
             )
         value = {topic: value}
-    by_name = {name: {str(key): at for key, at in one.items()} for name, one in value.items()}
+    by_name = {
+        name: {str(partition): offset for partition, offset in offsets.items()}
+        for name, offsets in value.items()
+    }
     try:
         return json.dumps(by_name)
     except TypeError as reason:
@@ -278,27 +288,29 @@ def _limit(value: Where, topic: str | Sequence[str] | None) -> str | None:
 class _Task:
     """One read: what, and with how many threads."""
 
-    request: ReadRequest
-    columns: tuple[str, ...]
-    conditions: tuple[Condition, ...]
+    call: ReadCall
     threads: int
 
     async def planned(self) -> tuple[ClusterAddress, ReadPlan]:
         """What the request means now, and where that is."""
         environment = os.environ  # noqa: TID251 - a user's process has no other root
-        reached = await find_cluster(self.request.connection, environment)
+        reached = await find_cluster(self.call.request.connection, environment)
         source = await open_source(reached)
         try:
-            filters = filters_of(self.conditions)
-            return reached, await source.plan(self.request, filters=filters, slots=self.threads)
+            filters = filters_of(self.call.conditions)
+            return reached, await source.plan(
+                self.call.request, filters=filters, slots=self.threads
+            )
         finally:
             await source.close()
 
     def rows(self, reached: ClusterAddress, plan: ReadPlan) -> "Iterator[pa.RecordBatch]":
         """The rows of the plan, in order; nothing is open before the first is asked for."""
-        wanted = dict.fromkeys((*self.columns, *(column for column, _, _ in self.conditions)))
-        since_us = filters_of(self.conditions).timestamp_start_us
-        fail = self.request.fail_on_data_loss
+        wanted = dict.fromkeys(
+            (*self.call.columns, *(column for column, _, _ in self.call.conditions))
+        )
+        since_us = filters_of(self.call.conditions).timestamp_start_us
+        fail = self.call.request.fail_on_data_loss
         options = RowOptions(tuple(wanted), fail, note=_noted, since_us=since_us)
         keep = self._keep()
         with closing(read_batches(reached, plan.splits, options, threads=self.threads)) as batches:
@@ -309,12 +321,12 @@ class _Task:
         """What takes the wanted rows and columns out of a batch."""
         import pyarrow as pa  # noqa: PLC0415 - slow to import, and an extra
 
-        if not self.conditions:
+        if not self.call.conditions:
             return lambda batch: iter((batch,))
         from pyarrow.parquet import filters_to_expression  # noqa: PLC0415 - as above
 
-        expression = filters_to_expression(list(self.conditions))
-        columns = list(self.columns)
+        expression = filters_to_expression(list(self.call.conditions))
+        columns = list(self.call.columns)
 
         def keep(batch: "pa.RecordBatch") -> "Iterator[pa.RecordBatch]":
             found = pa.Table.from_batches([batch]).filter(expression).select(columns)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from lakelog.lake.read.range_plan import Hinted
 from lakelog.lake.read.row_decoder import RowMaker
 from lakelog.lake.read.shared_reads import ByteSource
-from lakelog.log.plan import coalesce
+from lakelog.log.plan import coalesce, cut_out
 from lakelog.model.failures import Corrupt, Failure, NotFound
 from lakelog.model.ranges import ByteRange
 from lakelog.reading.entries import Entry
@@ -97,6 +97,7 @@ async def fetches(reading: RangeRead) -> "AsyncGenerator[_Fetch, None]":
             continue
         is_wal = entry.kind is FileKind.WAL
         full = size + entry.byte_length > READ_BYTES or len(held) >= OBJECTS_PER_PORTION
+        # Runs of WAL objects share a portion; a file after them ends it, for rows come in order.
         if held and (full or not is_wal):
             yield _WalFetch(reading, tuple(held))
             held, size = [], 0
@@ -127,7 +128,7 @@ class _WalFetch:
             by_key.setdefault(entry.key, []).append(entry)
         objects = self.reading.objects
         found: dict[Entry, memoryview] = {}
-        reads = (_runs(objects, *one) for one in by_key.items())
+        reads = (_runs(objects, key, group) for key, group in by_key.items())
         # All are waited for, so that none goes on when the read has ended.
         for runs in await asyncio.gather(*reads, return_exceptions=True):
             if isinstance(runs, BaseException):
@@ -215,17 +216,17 @@ _Fetch: TypeAlias = _WalFetch | _SegmentFetch | _GroupFetch
 
 async def _segment_fetches(reading: RangeRead, entry: Entry) -> list[_SegmentFetch]:
     """The parts of a segment that the range needs, some MiB each."""
-    found = await _opened_segment(reading.objects, entry)
+    segment = await _opened_segment(reading.objects, entry)
     pinned = reading.hinted.pinned
     parts = []
-    start, position = found.start, HEADER.size
-    edges = [(one.offset, one.position) for one in found.entries[1:]]
-    for offset, place in [*edges, (found.end, found.body_end)]:
+    start, position = segment.start, HEADER.size
+    edges = [(mark.offset, mark.position) for mark in segment.entries[1:]]
+    for offset, place in [*edges, (segment.end, segment.body_end)]:
         if start >= pinned.end:
             break
         if offset <= pinned.start:
             start, position = offset, place  # all of it lies before the range
-        elif place - position >= READ_BYTES or offset >= min(pinned.end, found.end):
+        elif place - position >= READ_BYTES or offset >= min(pinned.end, segment.end):
             span = ByteRange(position, place)
             parts.append(_SegmentFetch(reading, entry.key, span, start, offset))
             start, position = offset, place
@@ -324,15 +325,10 @@ def _rows(
 
 async def _runs(objects: ByteSource, key: str, entries: Sequence[Entry]) -> dict[Entry, memoryview]:
     """The bytes of the entries of one object, in few reads."""
-    spans = [ByteRange(one.byte_start, one.byte_start + one.byte_length) for one in entries]
+    spans = [ByteRange(entry.byte_start, entry.byte_start + entry.byte_length) for entry in entries]
     merged = coalesce(spans)
     contents = await _got(objects, key, merged)
-    runs = {}
-    for entry, span in zip(entries, spans, strict=True):
-        holder = bisect_right(merged, span.start, key=lambda one: one.start) - 1
-        start = span.start - merged[holder].start
-        runs[entry] = contents[holder][start : start + len(span)]
-    return runs
+    return dict(zip(entries, cut_out(spans, merged, contents), strict=True))
 
 
 async def _got(objects: ByteSource, key: str, spans: Sequence[ByteRange]) -> list[memoryview]:

@@ -10,7 +10,7 @@ another topic than the one that it was planned for.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -67,8 +67,7 @@ class Hinted:
 
     def cut(self, start: int, end: int) -> "Hinted":
         """The part [start, end) of it."""
-        one = self.pinned
-        pinned = PinnedRange(one.topic, one.topic_id, one.partition, one.stream, start, end)
+        pinned = replace(self.pinned, start=start, end=end)
         return Hinted(pinned, self.entries.overlapping(start=start, end=end))
 
 
@@ -89,12 +88,16 @@ def chosen_partitions(
     known = {topic.name: topic for topic in topics}
     match wanted:
         case Matching(pattern=pattern):
-            found = re.compile(pattern)
-            names = [name for name in sorted(known.keys() - INTERNAL_TOPICS) if found.search(name)]
-            return tuple(one for name in names for one in _partitions(known[name]))
+            expression = re.compile(pattern)
+            names = [
+                name for name in sorted(known.keys() - INTERNAL_TOPICS) if expression.search(name)
+            ]
+            return tuple(partition for name in names for partition in _partitions(known[name]))
         case Subscribed(topics=names):
             _check_known(SUBSCRIBE, names, known)
-            return tuple(one for name in sorted(names) for one in _partitions(known[name]))
+            return tuple(
+                partition for name in sorted(names) for partition in _partitions(known[name])
+            )
         case Assigned(places=places):
             _check_known(ASSIGN, [place.topic for place in places], known)
             return tuple(_assigned(place, known[place.topic]) for place in places)
@@ -115,25 +118,33 @@ def times_wanted(limit: Limit, partitions: Sequence[PartitionStream]) -> dict[in
     """The streams in which a record has to be found by its time, with the time."""
     match limit:
         case AtTimestamp(time_ms=time_ms):
-            return {one.stream: time_ms for one in partitions}
+            return {partition.stream: time_ms for partition in partitions}
         case AtTimestamps(times_ms=times_ms):
-            return {one.stream: times_ms[one.place] for one in partitions if one.place in times_ms}
+            return {
+                partition.stream: times_ms[partition.place]
+                for partition in partitions
+                if partition.place in times_ms
+            }
         case _:
             return {}
 
 
 def resolved(
-    limit: Limit, partitions: Sequence[PartitionStream], found: Mapping[int, int], *, is_start: bool
+    limit: Limit,
+    partitions: Sequence[PartitionStream],
+    by_time: Mapping[int, int],
+    *,
+    is_start: bool,
 ) -> dict[PartitionName, int]:
     """An offset for every partition, `EARLIEST` and `LATEST` among them; raises `BadOption`.
 
-    `found` has the offset for every stream of `times_wanted` in which there is such a record.
+    `by_time` has the offset for every stream of `times_wanted` in which there is such a record.
     """
     option = STARTING_OFFSETS if is_start else ENDING_OFFSETS
     match limit:
         case Edge():
             end = EARLIEST if limit is Edge.EARLIEST else LATEST
-            return {one.place: end for one in partitions}
+            return {partition.place: end for partition in partitions}
         case AtOffsets(offsets=offsets):
             _check_same(option, offsets, partitions)
             return dict(offsets)
@@ -141,11 +152,15 @@ def resolved(
             _check_same(f"{option}ByTimestamp", times_ms, partitions)
             rule = missing if is_start else TimestampStrategy.LATEST
             return {
-                one.place: _at_time(one, found, times_ms[one.place], rule) for one in partitions
+                partition.place: _at_time(partition, by_time, times_ms[partition.place], rule)
+                for partition in partitions
             }
         case AtTimestamp(time_ms=time_ms, missing=missing):
             rule = missing if is_start else TimestampStrategy.LATEST
-            return {one.place: _at_time(one, found, time_ms, rule) for one in partitions}
+            return {
+                partition.place: _at_time(partition, by_time, time_ms, rule)
+                for partition in partitions
+            }
 
 
 def pinned(
@@ -162,9 +177,9 @@ def pinned(
     """
     ranges, notes = [], []
     vector: dict[PartitionName, tuple[int, int]] = {}
-    for one in partitions:
-        place = one.place
-        start, end, lost = _clamped(place, starts[place], ends[place], bounds.get(one.stream))
+    for partition in partitions:
+        place = partition.place
+        start, end, lost = _clamped(place, starts[place], ends[place], bounds.get(partition.stream))
         if lost and fail_on_data_loss:
             raise DataLoss(f"{lost}; set failOnDataLoss to false to read what is there")
         if lost:
@@ -172,7 +187,14 @@ def pinned(
         vector[place] = (start, end)
         if start < end:
             ranges.append(
-                PinnedRange(one.topic, one.topic_id, one.partition, one.stream, start, end)
+                PinnedRange(
+                    partition.topic,
+                    partition.topic_id,
+                    partition.partition,
+                    partition.stream,
+                    start,
+                    end,
+                )
             )
     return Pinned(tuple(ranges), vector, tuple(notes))
 
@@ -182,10 +204,10 @@ def pruned_ranges(ranges: Iterable[PinnedRange], filters: Filters) -> tuple[Pinn
     if filters == EVERYTHING:
         return tuple(ranges)
     kept = []
-    for one in ranges:
-        start, end = max(one.start, filters.offset_start), min(one.end, filters.offset_end)
-        if filters.holds(one.topic, one.partition) and start < end:
-            kept.append(PinnedRange(one.topic, one.topic_id, one.partition, one.stream, start, end))
+    for whole in ranges:
+        start, end = max(whole.start, filters.offset_start), min(whole.end, filters.offset_end)
+        if filters.holds(whole.topic, whole.partition) and start < end:
+            kept.append(replace(whole, start=start, end=end))
     return tuple(kept)
 
 
@@ -199,10 +221,10 @@ def pruned_entries(hinted: Hinted, filters: Filters) -> Iterator[Hinted]:
     least_ms = -(1 << 63) // 1000
     kept = np.maximum(hinted.entries.max_timestamps_ms, least_ms) >= start_us // 1000
     changes = np.flatnonzero(np.diff(np.concatenate(([False], kept, [False])).astype(np.int8)))
-    one = hinted.pinned
+    whole = hinted.pinned
     for first, stop in changes.reshape(-1, 2).tolist():
         edges = hinted.entries.edges
-        start, end = max(one.start, int(edges[first])), min(one.end, int(edges[stop]))
+        start, end = max(whole.start, int(edges[first])), min(whole.end, int(edges[stop]))
         if start < end:
             yield hinted.cut(start, end)
 
@@ -229,13 +251,13 @@ def _check_known(option: str, names: Iterable[str], known: Mapping[str, TopicStr
 def _check_same(
     option: str, given: Mapping[PartitionName, int], partitions: Sequence[PartitionStream]
 ) -> None:
-    places = {one.place for one in partitions}
-    lacking = sorted(map(str, places - given.keys()))
+    places = {partition.place for partition in partitions}
+    missing = sorted(map(str, places - given.keys()))
     extra = sorted(map(str, given.keys() - places))
-    if lacking:
+    if missing:
         raise BadOption(
             option,
-            f"{option} must name every partition, and lacks {', '.join(lacking)};"
+            f"{option} must name every partition, and lacks {', '.join(missing)};"
             " offsets may be -1 for the latest and -2 for the earliest",
         )
     if extra:
@@ -243,15 +265,15 @@ def _check_same(
 
 
 def _at_time(
-    one: PartitionStream, found: Mapping[int, int], time_ms: int, rule: TimestampStrategy
+    partition: PartitionStream, offsets: Mapping[int, int], time_ms: int, rule: TimestampStrategy
 ) -> int:
-    offset = found.get(one.stream)
+    offset = offsets.get(partition.stream)
     if offset is not None:
         return offset
     if rule is TimestampStrategy.ERROR:
         raise BadOption(
             "startingTimestamp",
-            f"{one.place} has no record at or after {time_ms};"
+            f"{partition.place} has no record at or after {time_ms};"
             " startingOffsetsByTimestampStrategy=latest begins there at the latest offset",
         )
     return LATEST

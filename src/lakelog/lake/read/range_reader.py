@@ -126,9 +126,9 @@ async def _fetched(reading: RangeRead) -> AsyncGenerator[Portion, None]:
     tasks = Tasks()
     window: deque[asyncio.Task[Portion]] = deque()
     try:
-        async with aclosing(fetches(reading)) as wanted:
-            async for one in wanted:
-                window.append(tasks.spawn(one.fetch(), name="fetch"))
+        async with aclosing(fetches(reading)) as pending:
+            async for fetch in pending:
+                window.append(tasks.spawn(fetch.fetch(), name="fetch"))
                 if len(window) > AHEAD:
                     yield await window.popleft()
         while window:

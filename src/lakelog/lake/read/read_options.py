@@ -81,7 +81,9 @@ def assigned_partitions(option: str, text: str) -> tuple[PartitionName, ...]:
     except (msgspec.MsgspecError, UnicodeEncodeError) as reason:
         raise _not_json(option, text, example, reason) from reason
     return tuple(
-        sorted({PartitionName(topic, one) for topic, some in found.items() for one in some})
+        sorted(
+            {PartitionName(topic, number) for topic, numbers in found.items() for number in numbers}
+        )
     )
 
 
@@ -93,8 +95,8 @@ def partition_numbers(option: str, text: str, *, example: str) -> dict[Partition
         raise _not_json(option, text, example, reason) from reason
     return {
         PartitionName(topic, partition): number
-        for topic, some in sorted(found.items())
-        for partition, number in sorted(some.items())
+        for topic, numbers in sorted(found.items())
+        for partition, number in sorted(numbers.items())
     }
 
 
@@ -252,7 +254,7 @@ def _topics(given: Mapping[str, str]) -> Topics:
             raise BadOption(ASSIGN, f"{ASSIGN} names no partition: {text!r}")
         return Assigned(places)
     if name == SUBSCRIBE:
-        topics = tuple(dict.fromkeys(filter(None, (one.strip() for one in text.split(",")))))
+        topics = tuple(dict.fromkeys(filter(None, (topic.strip() for topic in text.split(",")))))
         if not topics:
             raise BadOption(SUBSCRIBE, f"{SUBSCRIBE} names no topic: {given[name]!r}")
         return Subscribed(topics)
@@ -279,14 +281,14 @@ def _limit(given: Mapping[str, str], names: tuple[str, str, str]) -> Limit | Non
     if offsets not in given:
         return None
     text = given[offsets].strip()
-    edge = {one.value: one for one in Edge}.get(text.lower())
+    edge = {edge.value: edge for edge in Edge}.get(text.lower())
     if edge is not None:
         return edge
     return AtOffsets(partition_offsets(offsets, text))
 
 
 def _missing(option: str, text: str) -> TimestampStrategy:
-    found = {one.value: one for one in TimestampStrategy}.get(text.strip().lower())
+    found = {strategy.value: strategy for strategy in TimestampStrategy}.get(text.strip().lower())
     if found is None:
         raise BadOption(option, f"{option} is {text!r}, but must be error or latest")
     return found

@@ -195,7 +195,7 @@ def arrow_schema(columns: Sequence[str]) -> "pa.Schema":
 
 
 def _hint(name: str) -> str:
-    by_lower = {one.lower(): one for one in TYPES}
+    by_lower = {known.lower(): known for known in TYPES}
     close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     return f"; did you mean {by_lower[close[0]]}?" if close else f"; there are {', '.join(TYPES)}"
 
@@ -234,56 +234,56 @@ EVERYTHING: Final = Filters()
 
 def filters_of(conditions: Sequence[Condition]) -> Filters:
     """What these conditions rule out; those that say nothing about the index rule out nothing."""
-    found = EVERYTHING
+    filters = EVERYTHING
     for column, operator, value in conditions:
         if column == "topic":
-            found = _narrowed_topics(found, operator, value)
+            filters = _narrowed_topics(filters, operator, value)
         elif column == "timestamp":
-            found = _narrowed_time(found, operator, value)
+            filters = _narrowed_time(filters, operator, value)
         elif column in ("partition", "offset"):
-            found = _narrowed_numbers(found, column, operator, value)
-    return found
+            filters = _narrowed_numbers(filters, column, operator, value)
+    return filters
 
 
 def checked_conditions(where: Sequence[Sequence[object]]) -> tuple[Condition, ...]:
     """The conditions, if they are some; raises `BadOption`."""
-    found: list[Condition] = []
-    for one in where:
-        if len(one) != 3 or one[0] not in TYPES:
-            raise BadOption("where", f"{one!r} is not a column, an operator and a value")
-        column, operator, value = one
+    conditions: list[Condition] = []
+    for condition in where:
+        if len(condition) != 3 or condition[0] not in TYPES:
+            raise BadOption("where", f"{condition!r} is not a column, an operator and a value")
+        column, operator, value = condition
         if operator not in OPERATORS:
             raise BadOption("where", f"{operator!r} is not one of {', '.join(OPERATORS)}")
         if isinstance(value, datetime) and value.tzinfo is None:
             raise BadOption("where", f"{value!r} needs a time zone, as datetime.UTC")
-        found.append((str(column), str(operator), value))
-    return tuple(found)
+        conditions.append((str(column), str(operator), value))
+    return tuple(conditions)
 
 
-def _narrowed_topics(found: Filters, operator: str, value: object) -> Filters:
+def _narrowed_topics(filters: Filters, operator: str, value: object) -> Filters:
     if operator in ("=", "==") and isinstance(value, str):
         named = frozenset((value,))
     elif operator == "in" and isinstance(value, list | tuple | set | frozenset):
-        named = frozenset(one for one in value if isinstance(one, str))
+        named = frozenset(name for name in value if isinstance(name, str))
     else:
-        return found
-    return replace(found, topics=named if found.topics is None else found.topics & named)
+        return filters
+    return replace(filters, topics=named if filters.topics is None else filters.topics & named)
 
 
-def _narrowed_numbers(found: Filters, column: str, operator: str, value: object) -> Filters:
+def _narrowed_numbers(filters: Filters, column: str, operator: str, value: object) -> Filters:
     if operator == "in" and isinstance(value, list | tuple | set | frozenset):
-        if not all(type(one) is int for one in value):
-            return found
-        numbers = frozenset(one for one in value if isinstance(one, int))
+        if not all(type(number) is int for number in value):
+            return filters
+        numbers = frozenset(number for number in value if isinstance(number, int))
         if column == "partition":
-            both = numbers if found.partitions is None else found.partitions & numbers
-            found = replace(found, partitions=both)
+            both = numbers if filters.partitions is None else filters.partitions & numbers
+            filters = replace(filters, partitions=both)
         least, most = min(numbers, default=0), max(numbers, default=-1)
-        return _bounded(found, column, least, most + 1)
+        return _bounded(filters, column, least, most + 1)
     if type(value) is not int:
-        return found  # 1.5 and True are compared row by row
+        return filters  # 1.5 and True are compared row by row
     start, end = _interval(operator, value)
-    return _bounded(found, column, start, end)
+    return _bounded(filters, column, start, end)
 
 
 def _interval(operator: str, value: int) -> tuple[int, int]:

@@ -105,4 +105,4 @@ def _part(held: _Held, span: ByteRange) -> memoryview | None:
 
 
 def _within(span: ByteRange, ranges: Sequence[ByteRange]) -> bool:
-    return any(one.start <= span.start and span.end <= one.end for one in ranges)
+    return any(other.start <= span.start and span.end <= other.end for other in ranges)

@@ -61,12 +61,12 @@ class Split:
     @property
     def offset_count(self) -> int:
         """How many offsets its ranges have: no fewer than rows."""
-        return sum(one.pinned.end - one.pinned.start for one in self.ranges)
+        return sum(hinted.pinned.end - hinted.pinned.start for hinted in self.ranges)
 
     @property
     def batch_offset_count(self) -> int:
         """How many of them lie in batches of records, and not in data files."""
-        return sum(_in_batches(one) for one in self.ranges)
+        return sum(_in_batches(hinted) for hinted in self.ranges)
 
     def __reduce__(self) -> tuple[Any, tuple[bytes]]:
         return unpacked, (packed(self),)
@@ -81,25 +81,29 @@ def pack(ranges: Sequence[Hinted], options: PackOptions) -> tuple[Split, ...]:
     """All of the ranges, in order, in as many splits as the options ask for."""
     if not ranges:
         return ()
-    sums = [one.entries.weights(start=one.pinned.start, end=one.pinned.end) for one in ranges]
+    sums = [
+        hinted.entries.weights(start=hinted.pinned.start, end=hinted.pinned.end)
+        for hinted in ranges
+    ]
     totals = np.array([weights[-1] for _, weights in sums])
-    offset_count = sum(one.pinned.end - one.pinned.start for one in ranges)
+    offset_count = sum(hinted.pinned.end - hinted.pinned.start for hinted in ranges)
     count = split_count(max(float(totals.sum()), offset_count * ROW_BYTES), options)
     before = np.concatenate(([0.0], np.cumsum(totals)))
     step = float(before[-1]) / count
     groups: list[list[Hinted]] = [[] for _ in range(count)]
-    for number, one in enumerate(ranges):
+    for number, hinted in enumerate(ranges):
         edges, weights = sums[number]
         first = _group(float(before[number]), step, count)
         last = _group(float(before[number + 1]), step, count)
+        # A range that lies in several splits is cut at each multiple of their size within it.
         cuts = (np.arange(first + 1, last + 1) * step) - before[number]
         offsets = _snapped(cuts, np.asarray(edges, np.float64), weights, step)
-        marks = [one.pinned.start, *offsets, one.pinned.end]
+        marks = [hinted.pinned.start, *offsets, hinted.pinned.end]
         for at, group in enumerate(range(first, last + 1)):
             start, end = marks[at], marks[at + 1]
-            if start < end:
-                whole = (start, end) == (one.pinned.start, one.pinned.end)
-                groups[group].append(one if whole else one.cut(start, end))
+            if start < end:  # two cuts may snap to one offset
+                whole = (start, end) == (hinted.pinned.start, hinted.pinned.end)
+                groups[group].append(hinted if whole else hinted.cut(start, end))
     return tuple(
         Split(tuple(part)) for group in groups if group for part in _limited(group, options)
     )
@@ -133,8 +137,8 @@ def _snapped(
     is_near = np.abs(weights[nearer] - cuts) <= SNAP * step
     between = np.floor(np.interp(cuts, weights, edges))
     offsets = np.where(is_near, edges[nearer], between).astype(np.int64)
-    found: list[int] = np.maximum.accumulate(offsets).tolist()
-    return found
+    snapped: list[int] = np.maximum.accumulate(offsets).tolist()
+    return snapped
 
 
 def _limited(group: list[Hinted], options: PackOptions) -> Iterator[list[Hinted]]:
@@ -144,11 +148,11 @@ def _limited(group: list[Hinted], options: PackOptions) -> Iterator[list[Hinted]
         return
     part: list[Hinted] = []
     room = options.max_records
-    for one in group:
-        start, end = one.pinned.start, one.pinned.end
+    for hinted in group:
+        start, end = hinted.pinned.start, hinted.pinned.end
         while start < end:
             taken = min(end - start, room)
-            part.append(one.cut(start, start + taken))
+            part.append(hinted.cut(start, start + taken))
             start, room = start + taken, room - taken
             if not room:
                 yield part
@@ -179,23 +183,23 @@ def packed(split: Split) -> bytes:
     topics: dict[tuple[str, bytes], int] = {}
     names: dict[str, int] = {}
     rows, labels = [], []
-    for one in split.ranges:
-        pinned, entries = one.pinned, one.entries
+    for hinted in split.ranges:
+        pinned, entries = hinted.pinned, hinted.entries
         topic = topics.setdefault((pinned.topic, pinned.topic_id), len(topics))
         row = (topic, pinned.partition, pinned.stream, pinned.start, pinned.end)
         rows.append((*row, entries.domain, len(entries)))
         known = [names.setdefault(name, len(names)) for name in entries.names]
         labels.append(np.array(known, np.int32)[entries.labels])
-    all_entries = [one.entries for one in split.ranges]
-    places = [np.stack((one.byte_starts, one.byte_lengths)) for one in all_entries]
+    all_entries = [hinted.entries for hinted in split.ranges]
+    places = [np.stack((entries.byte_starts, entries.byte_lengths)) for entries in all_entries]
     return msgspec.msgpack.encode(
         _Packed(
             list(topics),
             np.array(rows, "<i8").tobytes(),
-            _bytes([one.edges for one in all_entries], "<i8"),
-            _bytes([one.kinds for one in all_entries], "u1"),
-            b"".join(one.astype("<i8", copy=False).tobytes() for one in places),
-            _bytes([one.wal_ids for one in all_entries], "u1"),
+            _bytes([entries.edges for entries in all_entries], "<i8"),
+            _bytes([entries.kinds for entries in all_entries], "u1"),
+            b"".join(place.astype("<i8", copy=False).tobytes() for place in places),
+            _bytes([entries.wal_ids for entries in all_entries], "u1"),
             _bytes(labels, "<i4"),
             list(names),
         )
@@ -203,19 +207,19 @@ def packed(split: Split) -> bytes:
 
 
 def _bytes(columns: Sequence[npt.NDArray[Any]], kind: str) -> bytes:
-    return b"".join(one.astype(kind, copy=False).tobytes() for one in columns)
+    return b"".join(column.astype(kind, copy=False).tobytes() for column in columns)
 
 
 def unpacked(data: bytes) -> Split:
     """The split that was packed."""
-    found = msgspec.msgpack.decode(data, type=_Packed)
-    edges, places = np.frombuffer(found.edges, "<i8"), np.frombuffer(found.places, "<i8")
-    kinds, labels = np.frombuffer(found.kinds, np.uint8), np.frombuffer(found.labels, "<i4")
-    wal_ids = np.frombuffer(found.wal_ids, np.uint8).reshape(-1, WAL_ID_BYTES)
-    names = tuple(found.names)
+    columns = msgspec.msgpack.decode(data, type=_Packed)
+    edges, places = np.frombuffer(columns.edges, "<i8"), np.frombuffer(columns.places, "<i8")
+    kinds, labels = np.frombuffer(columns.kinds, np.uint8), np.frombuffer(columns.labels, "<i4")
+    wal_ids = np.frombuffer(columns.wal_ids, np.uint8).reshape(-1, WAL_ID_BYTES)
+    names = tuple(columns.names)
     ranges = []
     done = 0
-    rows = np.frombuffer(found.numbers, "<i8").reshape(-1, _NUMBERS).tolist()
+    rows = np.frombuffer(columns.numbers, "<i8").reshape(-1, _NUMBERS).tolist()
     for number, (topic, partition, stream, start, end, domain, count) in enumerate(rows):
         part = slice(done, done + count)
         begins, lengths = places[2 * done : 2 * (done + count)].reshape(2, count)
@@ -230,7 +234,7 @@ def unpacked(data: bytes) -> Split:
             labels[part],
             names,
         )
-        name, topic_id = found.topics[topic]
+        name, topic_id = columns.topics[topic]
         pinned = PinnedRange(name, topic_id, partition, stream, start, end)
         ranges.append(Hinted(pinned, entries))
         done += count

@@ -85,12 +85,12 @@ class TopicSource:
     ) -> dict[PartitionName, int]:
         """An offset for every partition, `EARLIEST` and `LATEST` among them."""
         wanted = times_wanted(limit, partitions)
-        found = await self.index.first_at(wanted) if wanted else {}
-        return resolved(limit, partitions, found, is_start=is_start)
+        by_time = await self.index.first_at(wanted) if wanted else {}
+        return resolved(limit, partitions, by_time, is_start=is_start)
 
     async def bounds(self, partitions: Sequence[PartitionStream]) -> Mapping[int, Bounds]:
         """What the streams of the partitions have now, by stream; those gone are left out."""
-        return await self.index.bounds([one.stream for one in partitions])
+        return await self.index.bounds([partition.stream for partition in partitions])
 
     async def pin(self, request: ReadRequest) -> Pinned:
         """The ranges that the request means now; raises `BadOption` and `DataLoss`."""
@@ -109,28 +109,36 @@ class TopicSource:
         return await self.planned(await self.pin(request), request, filters=filters, slots=slots)
 
     async def planned(
-        self, found: Pinned, request: ReadRequest, *, filters: Filters = EVERYTHING, slots: int = 1
+        self,
+        pinned_ranges: Pinned,
+        request: ReadRequest,
+        *,
+        filters: Filters = EVERYTHING,
+        slots: int = 1,
     ) -> ReadPlan:
         """These ranges, where they lie now, cut into splits as the request says."""
-        notes = [*request.notes, *found.notes]
-        ranges = pruned_ranges(found.ranges, filters)
+        notes = [*request.notes, *pinned_ranges.notes]
+        ranges = pruned_ranges(pinned_ranges.ranges, filters)
         options = RowOptions((), request.fail_on_data_loss, note=notes.append)
         hinted = await self.hinted(ranges, options)
-        kept = [part for one in hinted for part in pruned_entries(one, filters)]
+        kept = [part for whole in hinted for part in pruned_entries(whole, filters)]
         packing = PackOptions(
             slots=slots,
             min_splits=request.min_partitions,
             max_records=request.max_records_per_partition,
         )
-        return ReadPlan(pack(kept, packing), found.vector, tuple(notes))
+        return ReadPlan(pack(kept, packing), pinned_ranges.vector, tuple(notes))
 
     async def hinted(self, ranges: Sequence[PinnedRange], options: RowOptions) -> list[Hinted]:
         """The ranges with the entries that hold them now; what was trimmed since is lost."""
         if not ranges:
             return []
-        found = await self.index.entries(ranges)
-        hinted = [placed(one, at, options) for one, at in zip(ranges, found, strict=True)]
-        return [one for one in hinted if one.pinned.start < one.pinned.end]
+        located = await self.index.entries(ranges)
+        hinted = [
+            placed(pinned_range, at, options)
+            for pinned_range, at in zip(ranges, located, strict=True)
+        ]
+        return [part for part in hinted if part.pinned.start < part.pinned.end]
 
     async def read(
         self, split: Split, options: RowOptions

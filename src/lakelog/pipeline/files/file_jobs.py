@@ -15,10 +15,9 @@ from lakelog.log.log import domain_of
 from lakelog.model.failures import Failure
 from lakelog.pipeline.files.file_task import (
     MESSAGE_BYTES_MAX,
-    Answer,
-    CompactionFailure,
-    RowsResult,
-    Task,
+    FileAnswer,
+    FileResult,
+    FileTask,
 )
 from lakelog.pipeline.files.file_writes import ATTEMPT_BYTES, EngineJob, FileWrite, fact_of, task_of
 from lakelog.pipeline.options import reading, together
@@ -30,7 +29,7 @@ from lakelog.pipeline.saga.task_record import TaskRecord, renew
 from lakelog.pipeline.saga.values import TaskTarget
 from lakelog.telemetry import event
 
-_log = logging.getLogger("lakelog.compaction")
+_log = logging.getLogger("lakelog.pipeline")
 
 RENEWALS_PER_LEASE = 3
 """How often a lease is renewed before it would run out."""
@@ -54,27 +53,27 @@ class FileJobs:
         """These are the offsets that a task of log compaction keeps."""
         self._kept_offsets[record.name] = kept_offsets
 
-    async def wanted(self, leased_tasks: Sequence[LeasedTask]) -> list[FileWrite]:
+    async def writes_for(self, leased_tasks: Sequence[LeasedTask]) -> list[FileWrite]:
         """Those of these tasks that need a file; their leases are kept from here on."""
         writes = []
-        for one in await observe_index(self._ports, leased_tasks):
-            step = next_step(one.observation, held=one.leased.held)
+        for task in await observe_index(self._ports, leased_tasks):
+            step = next_step(task.observation, held=task.leased.held)
             if not isinstance(step, WriteFile):
                 continue
-            one.leased.put(step.record, one.version)
+            task.leased.put(step.record, task.version)
             kept_offsets = self._kept_offsets.get(step.record.name)
             if step.record.target is TaskTarget.CLEAN and kept_offsets is None:
-                one.leased.given_up = "which rows stay was known to its former holder alone"
+                task.leased.given_up = "which rows stay was known to its former holder alone"
                 continue
-            writes.append(FileWrite(one.leased, step, kept_offsets))
-            self._leased[one.leased.stream] = one.leased
+            writes.append(FileWrite(task.leased, step, kept_offsets))
+            self._leased[task.leased.stream] = task.leased
         return writes
 
     async def run(self, job: EngineJob, topics: Mapping[str, IndexedTopic]) -> None:
         """Have the files of a job written; each task then knows what became of its own."""
-        found = await together(self._task(write, topics) for write in job.writes)
+        tasks = await together(self._task(write, topics) for write in job.writes)
         asked = [
-            (write, task) for write, task in zip(job.writes, found, strict=True) if task is not None
+            (write, task) for write, task in zip(job.writes, tasks, strict=True) if task is not None
         ]
         try:
             await self._ask([write for write, _ in asked], [task for _, task in asked])
@@ -82,7 +81,7 @@ class FileJobs:
             for write in job.writes:
                 self._leased.pop(write.leased.stream, None)
 
-    async def _task(self, write: FileWrite, topics: Mapping[str, IndexedTopic]) -> Task | None:
+    async def _task(self, write: FileWrite, topics: Mapping[str, IndexedTopic]) -> FileTask | None:
         """What the engine is asked for; None while the ids of the table's columns are unknown."""
         record = write.step.record
         field_ids: tuple[tuple[str, int], ...] = ()
@@ -101,7 +100,7 @@ class FileJobs:
             field_ids=field_ids,
         )
 
-    async def _ask(self, writes: Sequence[FileWrite], tasks: Sequence[Task]) -> None:
+    async def _ask(self, writes: Sequence[FileWrite], tasks: Sequence[FileTask]) -> None:
         if not tasks:
             return
         try:
@@ -124,7 +123,7 @@ class FileJobs:
         while True:
             await asyncio.sleep(every_s)
             held = list(self._leased.values())
-            await together(self._renewed(one) for one in held)
+            await together(self._renewed(leased) for leased in held)
 
     async def _renewed(self, leased: LeasedTask) -> None:
         end_ms = self._ports.clock.now_ms() + self._ports.options.lease_ms
@@ -136,20 +135,20 @@ class FileJobs:
         else:
             leased.put(record, version)
 
-    def _take(self, write: FileWrite, answer: Answer) -> None:
+    def _take(self, write: FileWrite, answer: FileAnswer) -> None:
         record = write.leased.record
         fact = fact_of(write, answer)
         if isinstance(fact, str):
             self._counters.problem(fact, topic=record.topic, partition=record.partition)
         else:
             write.leased.fact = fact
-        if isinstance(answer, RowsResult) and answer.left_out:
-            _say_left_out(record, answer)
-        if not isinstance(answer, CompactionFailure):
+        if isinstance(answer, FileResult):
+            if answer.left_out:
+                _say_left_out(record, answer)
             self._counters.topic(record.topic).read_bytes += answer.read_bytes
 
 
-def _say_left_out(record: TaskRecord, answer: RowsResult) -> None:
+def _say_left_out(record: TaskRecord, answer: FileResult) -> None:
     """Say what the table lacks for ever, while the log has it."""
     event(
         _log,

@@ -1,7 +1,9 @@
 """What a worker is asked to do and what it answers: values that travel to other processes. Pure.
 
-A task names everything that its worker needs, so a worker asks nobody and decides nothing. Answers
-are values too, also the bad ones: whoever runs a bin of tasks must hear of each by itself.
+A task names everything that its worker needs, so a worker asks nobody and decides nothing. There is
+one `FileTask`, whatever it reads and makes: its `inputs` are WAL objects, segments or files of the
+table, its `output` is a data file (PARQUET) or a segment, and only WAL objects become segments.
+Answers are values too, also the bad ones: whoever runs a bin of tasks must hear of each by itself.
 
 Bins say which tasks one task of the engine runs, one after another (`pack`). A task of the engine
 costs 25 to 30 ms however little it does, so a thousand small compaction tasks share a few: a bin
@@ -27,105 +29,8 @@ from lakelog.model.failures import Corrupt
 from lakelog.records.segment_file import INDEX_INTERVAL_BYTES, SEGMENT_BYTES_MAX, SegmentFacts
 from lakelog.records.table_facts import TableFileFacts
 from lakelog.records.table_file import ROW_GROUP_BYTES
+from lakelog.streams.objects import FileKind
 from lakelog.streams.table import Int64s
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentTask:
-    """Make one segment of the offsets [start, end) of a stream, batches as they are.
-
-    The pieces follow each other without gap, begin at or before the range and end with it: a
-    batch is kept whole, also the one that the range begins in.
-    """
-
-    task_id: str
-    attempt: str
-    """What makes this try's file another one than that of every other try."""
-    domain: int
-    stream: int
-    start: int
-    end: int
-    pieces: "tuple[WalPiece, ...]"
-    key: str
-    """Where the file goes; names task and attempt."""
-    created_ms: int
-    """When the task was made, which the file's header says."""
-    index_interval_bytes: int = INDEX_INTERVAL_BYTES
-
-    def __post_init__(self) -> None:
-        edges = [piece.start for piece in self.pieces]
-        ends = [piece.end for piece in self.pieces]
-        assert edges[1:] == ends[:-1], "the pieces do not follow each other"
-        assert edges[0] <= self.start < self.end == ends[-1], (self.start, self.end)
-        assert sum(piece.byte_length for piece in self.pieces) <= SEGMENT_BYTES_MAX, self.task_id
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentResult:
-    """The segment is in the store under the task's key."""
-
-    task_id: str
-    attempt: str
-    key: str
-    facts: SegmentFacts
-    read_bytes: int
-    """What was read of WAL objects."""
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentPiece:
-    """An index entry of a segment, which answers for the offsets [start, end)."""
-
-    key: str
-    size_bytes: int
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowsTask:
-    """Make one data file of the rows that can be read of segments, for the table alone.
-
-    The pieces follow each other without gap and are the range. The file stands for all of it and
-    has no row below the log start, as with `lakelog.pipeline.files.file_task.CompactionTask`.
-    """
-
-    task_id: str
-    attempt: str
-    stream: int
-    topic_id: bytes
-    topic: str
-    partition: int
-    start: int
-    end: int
-    pieces: tuple[SegmentPiece, ...]
-    key: str
-    """Where the file goes; names task and attempt."""
-    batch_bytes_max: int
-    log_start: int = 0
-    """Records below this offset were deleted, and become no rows."""
-    field_ids: tuple[tuple[str, int], ...] = ()
-    row_group_bytes: int = ROW_GROUP_BYTES
-
-    def __post_init__(self) -> None:
-        edges = [piece.start for piece in self.pieces]
-        ends = [piece.end for piece in self.pieces]
-        assert edges[1:] == ends[:-1], "the pieces do not follow each other"
-        assert (edges[0], ends[-1]) == (self.start, self.end), (self.start, self.end)
-
-
-@dataclass(frozen=True, slots=True)
-class RowsResult:
-    """The file is in the store under the task's key, perhaps without rows."""
-
-    task_id: str
-    attempt: str
-    key: str
-    facts: TableFileFacts
-    read_bytes: int
-    left_out: tuple[tuple[int, int], ...]
-    """The offsets of the batches whose records cannot be read: all that the table lacks."""
-
 
 MESSAGE_BYTES_MAX: Final = 1_048_588
 """Kafka's default of `max.message.bytes`."""
@@ -143,41 +48,14 @@ class WalPiece:
     end: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionTask:
-    """Make one data file of the offsets [start, end) of a stream.
+@dataclass(frozen=True, slots=True)
+class SegmentPiece:
+    """An index entry of a segment, which answers for the offsets [start, end)."""
 
-    The pieces follow each other without gap and cover the range; the first may begin before it.
-    The file stands for the whole range, so that its Swap covers the entries, and has no row below
-    the log start: entries straddle it, because a batch is kept whole (T7), and rows need not.
-    """
-
-    task_id: str
-    attempt: str
-    """What makes this try's file another one than that of every other try."""
-    domain: int
-    stream: int
-    topic_id: bytes
-    topic: str
-    partition: int
+    key: str
+    size_bytes: int
     start: int
     end: int
-    pieces: tuple[WalPiece, ...]
-    key: str
-    """Where the file goes; names task and attempt."""
-    log_start: int = 0
-    """Records below this offset were deleted, and become no rows."""
-    field_ids: tuple[tuple[str, int], ...] = ()
-    """The ids of the table's columns by path, where they are not those of a new table."""
-    batch_bytes_max: int = MESSAGE_BYTES_MAX
-    """The topic's `max.message.bytes`, which batches rebuilt from the file keep to."""
-    row_group_bytes: int = ROW_GROUP_BYTES
-
-    def __post_init__(self) -> None:
-        edges = [piece.start for piece in self.pieces]
-        ends = [piece.end for piece in self.pieces]
-        assert edges[1:] == ends[:-1], "the pieces do not follow each other"
-        assert edges[0] <= self.start < self.end <= ends[-1], (self.start, self.end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,49 +70,118 @@ class TablePiece:
     """Whether the table names the file; one that it does not name has no rows."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RewriteTask:
-    """Make one data file of several that follow each other, with their rows or some of them.
+@dataclass(frozen=True, slots=True)
+class WalInputs:
+    """Ranges of WAL objects: the first may begin before the task's range.
 
-    The first piece may begin before its entry does: rows that trimming has passed stay in the
-    table. The offsets [start, end) hold all rows of all pieces.
+    For a data file the last may also end behind it. A segment keeps batches whole, also the one
+    that the range begins in.
+    """
+
+    domain: int
+    pieces: tuple[WalPiece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentInputs:
+    """Segments, which are the task's range: their rows become a file of the table alone."""
+
+    pieces: tuple[SegmentPiece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TableInputs:
+    """Data files that become one, with their rows or some of them.
+
+    The first file may begin before its entry does: rows that trimming has passed stay in the
+    table. The task's range holds all rows of all pieces.
+    """
+
+    pieces: tuple[TablePiece, ...]
+    kept_offsets: bytes | None = None
+    """The offsets of the rows that stay (`pack_offsets`); None: all of them."""
+
+
+Inputs: TypeAlias = WalInputs | SegmentInputs | TableInputs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileTask:
+    """Make one file of the offsets [start, end) of a stream.
+
+    The pieces of the inputs follow each other without gap. A data file stands for the whole range,
+    so that its Swap covers the entries, and of WAL objects and segments it has no row below the log
+    start: entries straddle it, because a batch is kept whole (T7), and rows need not.
     """
 
     task_id: str
     attempt: str
-    domain: int
+    """What makes this try's file another one than that of every other try."""
     stream: int
     topic_id: bytes
     topic: str
     partition: int
     start: int
     end: int
-    pieces: tuple[TablePiece, ...]
+    inputs: Inputs
+    output: FileKind
     key: str
     """Where the file goes; names task and attempt."""
-    kept_offsets: bytes | None = None
-    """The offsets of the rows that stay (`lakelog.pipeline.files.file_task`); None: all of them."""
+    log_start: int = 0
+    """Records below this offset were deleted, and become no rows."""
     field_ids: tuple[tuple[str, int], ...] = ()
+    """The ids of the table's columns by path, where they are not those of a new table."""
     batch_bytes_max: int = MESSAGE_BYTES_MAX
+    """The topic's `max.message.bytes`, which batches rebuilt from a data file keep to."""
     row_group_bytes: int = ROW_GROUP_BYTES
+    created_ms: int = 0
+    """When the task was made, which a segment's header says."""
+    index_interval_bytes: int = INDEX_INTERVAL_BYTES
 
     def __post_init__(self) -> None:
-        edges = [piece.start for piece in self.pieces]
-        ends = [piece.end for piece in self.pieces]
-        assert edges[1:] == ends[:-1], "the pieces do not follow each other"
-        assert self.start <= edges[0] < ends[-1] == self.end, (self.start, self.end)
+        starts = [piece.start for piece in self.inputs.pieces]
+        ends = [piece.end for piece in self.inputs.pieces]
+        assert starts[1:] == ends[:-1], "the pieces do not follow each other"
+        first, last = starts[0], ends[-1]
+        match self.inputs:
+            case WalInputs() if self.output is FileKind.SEGMENT:
+                assert first <= self.start < self.end == last, (self.start, self.end)
+                assert self.input_bytes <= SEGMENT_BYTES_MAX, self.task_id
+                return
+            case WalInputs():
+                assert first <= self.start < self.end <= last, (self.start, self.end)
+            case SegmentInputs():
+                assert (first, last) == (self.start, self.end), (self.start, self.end)
+            case TableInputs():
+                assert self.start <= first < last == self.end, (self.start, self.end)
+            case _:
+                assert_never(self.inputs)
+        assert self.output is FileKind.PARQUET, (self.task_id, self.output)
+
+    @property
+    def input_bytes(self) -> int:
+        """What it reads, about."""
+        match self.inputs:
+            case WalInputs(pieces=pieces):
+                return sum(piece.byte_length for piece in pieces)
+            case SegmentInputs() | TableInputs():
+                return sum(piece.size_bytes for piece in self.inputs.pieces)
+            case _:
+                assert_never(self.inputs)
 
 
 @dataclass(frozen=True, slots=True)
-class CompactionResult:
-    """The file is in the store under the task's key."""
+class FileResult:
+    """The file is in the store under the task's key; a data file perhaps without rows."""
 
     task_id: str
     attempt: str
     key: str
-    facts: TableFileFacts
+    facts: TableFileFacts | SegmentFacts
     read_bytes: int
     """What was read of the inputs."""
+    left_out: tuple[tuple[int, int], ...] = ()
+    """The offsets of batches whose records cannot be read: all that the table lacks of segments."""
 
 
 class Trouble(StrEnum):
@@ -251,7 +198,7 @@ class Trouble(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class CompactionFailure:
+class FileFailure:
     """There is no file, and nothing that the task named was changed."""
 
     task_id: str
@@ -265,29 +212,8 @@ class CompactionFailure:
     """The offsets that the trouble is about: of one piece, one batch, or the whole task."""
 
 
-CompactionAnswer: TypeAlias = CompactionResult | CompactionFailure
-
-Task: TypeAlias = CompactionTask | RewriteTask | SegmentTask | RowsTask
-"""What an engine is asked for."""
-
-Answer: TypeAlias = CompactionAnswer | SegmentResult | RowsResult
+FileAnswer: TypeAlias = FileResult | FileFailure
 """What an engine answers to one task."""
-
-
-def input_bytes(task: Task) -> int:
-    """What it reads, about."""
-    match task:
-        case CompactionTask() | SegmentTask():
-            return sum(piece.byte_length for piece in task.pieces)
-        case RewriteTask() | RowsTask():
-            return sum(piece.size_bytes for piece in task.pieces)
-        case _:
-            assert_never(task)
-
-
-def topic_label(task: Task) -> str:
-    """The topic as people know it, or the stream where the task does not say."""
-    return f"stream {task.stream}" if isinstance(task, SegmentTask) else task.topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,7 +252,7 @@ def pack(
         load, number = loads[0]
         bins[number].append(place)
         heapreplace(loads, (load + costs_ms[place], number))
-    return tuple(tuple(sorted(one)) for one in bins)
+    return tuple(tuple(sorted(places)) for places in bins)
 
 
 def _bin_count(total_bytes: int, total_ms: int, tasks: int, slots: int, options: BinOptions) -> int:

@@ -5,25 +5,22 @@ ones share jobs, and no topic is in two: its files are there together and go int
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from lakelog.index.ports import StreamEntry
 from lakelog.pipeline.files.file_task import (
-    MESSAGE_BYTES_MAX,
-    Answer,
-    CompactionFailure,
-    CompactionResult,
-    CompactionTask,
-    RewriteTask,
-    RowsResult,
-    RowsTask,
+    FileAnswer,
+    FileFailure,
+    FileResult,
+    FileTask,
+    Inputs,
+    SegmentInputs,
     SegmentPiece,
-    SegmentResult,
-    SegmentTask,
+    TableInputs,
     TablePiece,
-    Task,
     Trouble,
+    WalInputs,
     WalPiece,
 )
 from lakelog.pipeline.planning.wal_ranges import widened
@@ -57,7 +54,7 @@ class FileWrite:
     @property
     def input_bytes(self) -> int:
         """What has to be read for it."""
-        return sum(one.byte_length for one in self.step.pieces)
+        return sum(entry.byte_length for entry in self.step.pieces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +74,7 @@ def jobs_of(writes: Iterable[FileWrite], *, job_bytes: int) -> tuple[EngineJob, 
     by_topic: dict[str, list[FileWrite]] = {}
     for write in writes:
         by_topic.setdefault(write.leased.record.topic, []).append(write)
-    sizes = {topic: sum(one.input_bytes for one in some) for topic, some in by_topic.items()}
+    sizes = {topic: sum(write.input_bytes for write in group) for topic, group in by_topic.items()}
     jobs: list[dict[str, tuple[FileWrite, ...]]] = []
     room_bytes = 0
     for topic in sorted(by_topic, key=lambda topic: (-sizes[topic], topic)):
@@ -96,124 +93,69 @@ def task_of(
     domain: int,
     message_bytes_max: int,
     field_ids: tuple[tuple[str, int], ...] = (),
-) -> Task:
+) -> FileTask:
     """What the engine is asked for, under a key of this lease and attempt.
 
     `field_ids` are those of the table's columns where they are not those of a new table.
     """
     record = write.step.record
-    if record.target is TaskTarget.LOG:
-        return _segment_task(write, attempt=attempt, domain=domain)
-    if record.is_replacing:
-        task: CompactionTask | RewriteTask | RowsTask = _rewrite_task(write, attempt, domain)
-    elif write.step.pieces[0].kind is FileKind.SEGMENT:
-        task = _rows_task(write, attempt)
-    else:
-        task = _compaction_task(write, attempt, domain)
-    return replace(task, batch_bytes_max=message_bytes_max, field_ids=field_ids)
-
-
-def _segment_task(write: FileWrite, *, attempt: str, domain: int) -> SegmentTask:
-    record = write.step.record
-    return SegmentTask(
+    return FileTask(
         task_id=record.name,
         attempt=attempt,
-        domain=domain,
         stream=record.stream,
+        topic_id=bytes(record.topic_id),
+        topic=record.topic,
+        partition=record.partition,
         start=record.start,
         end=record.end,
-        pieces=_wal_pieces(write.step.pieces),
+        inputs=_inputs(write, domain),
+        output=record.output_kind,
         key=output_key(record, attempt=attempt),
+        log_start=write.step.log_start,
+        field_ids=field_ids,
+        batch_bytes_max=message_bytes_max,
         created_ms=record.created_ms,
     )
 
 
-def _rewrite_task(write: FileWrite, attempt: str, domain: int) -> RewriteTask:
-    record = write.step.record
-    assert (write.kept_offsets is None) == (record.target is TaskTarget.REWRITE), record
-    return RewriteTask(
-        task_id=record.name,
-        attempt=attempt,
-        domain=domain,
-        stream=record.stream,
-        topic_id=bytes(record.topic_id),
-        topic=record.topic,
-        partition=record.partition,
-        start=record.start,
-        end=record.end,
-        pieces=_table_pieces(write.step.pieces, record.inputs),
-        key=output_key(record, attempt=attempt),
-        kept_offsets=write.kept_offsets,
-    )
-
-
-def _rows_task(write: FileWrite, attempt: str) -> RowsTask:
-    record = write.step.record
-    return RowsTask(
-        task_id=record.name,
-        attempt=attempt,
-        stream=record.stream,
-        topic_id=bytes(record.topic_id),
-        topic=record.topic,
-        partition=record.partition,
-        start=record.start,
-        end=record.end,
-        pieces=_segment_pieces(write.step.pieces),
-        key=output_key(record, attempt=attempt),
-        log_start=write.step.log_start,
-        batch_bytes_max=MESSAGE_BYTES_MAX,
-    )
-
-
-def _compaction_task(write: FileWrite, attempt: str, domain: int) -> CompactionTask:
-    record = write.step.record
-    return CompactionTask(
-        task_id=record.name,
-        attempt=attempt,
-        domain=domain,
-        stream=record.stream,
-        topic_id=bytes(record.topic_id),
-        topic=record.topic,
-        partition=record.partition,
-        start=record.start,
-        end=record.end,
-        pieces=_wal_pieces(write.step.pieces),
-        key=output_key(record, attempt=attempt),
-        log_start=write.step.log_start,
-    )
+def _inputs(write: FileWrite, domain: int) -> Inputs:
+    record, entries = write.step.record, write.step.pieces
+    if record.is_replacing:
+        assert (write.kept_offsets is None) == (record.target is TaskTarget.REWRITE), record
+        return TableInputs(_table_pieces(entries, record.inputs), write.kept_offsets)
+    if entries[0].kind is FileKind.SEGMENT:
+        return SegmentInputs(_segment_pieces(entries))
+    return WalInputs(domain, _wal_pieces(entries))
 
 
 def _wal_pieces(entries: Sequence[StreamEntry]) -> tuple[WalPiece, ...]:
     pieces = []
-    for one in entries:
-        assert isinstance(one.name, WalName), one
-        wal_id = bytes(one.name.wal_id)
-        pieces.append(
-            WalPiece(one.name.zone, wal_id, one.byte_start, one.byte_length, one.start, one.end)
-        )
+    for entry in entries:
+        assert isinstance(entry.name, WalName), entry
+        zone, wal_id = entry.name.zone, bytes(entry.name.wal_id)
+        span = entry.byte_start, entry.byte_length
+        pieces.append(WalPiece(zone, wal_id, *span, entry.start, entry.end))
     return tuple(pieces)
 
 
 def _table_pieces(entries: Sequence[StreamEntry], inputs: Sequence[str]) -> tuple[TablePiece, ...]:
-    pieces = []
-    for one in entries:
-        assert isinstance(one.name, FileName), one
-        key = one.name.key
-        pieces.append(TablePiece(key, one.byte_length, one.start, one.end, key in inputs))
-    return tuple(pieces)
+    return tuple(
+        TablePiece(piece.key, piece.size_bytes, piece.start, piece.end, piece.key in inputs)
+        for piece in _segment_pieces(entries)
+    )
 
 
 def _segment_pieces(entries: Sequence[StreamEntry]) -> tuple[SegmentPiece, ...]:
     pieces = []
-    for one in entries:
-        assert isinstance(one.name, FileName), one
-        pieces.append(SegmentPiece(one.name.key, one.byte_length, one.start, one.end))
+    for entry in entries:
+        assert isinstance(entry.name, FileName), entry
+        pieces.append(SegmentPiece(entry.name.key, entry.byte_length, entry.start, entry.end))
     return tuple(pieces)
 
 
-def fact_of(write: FileWrite, answer: Answer) -> Fact | str:
+def fact_of(write: FileWrite, answer: FileAnswer) -> Fact | str:
     """What the answer says for certain; a text when there is just nothing yet."""
-    if not isinstance(answer, CompactionFailure):
+    if isinstance(answer, FileResult):
         return FileWritten(_file(write, answer))
     said = f"{answer.object_key}: {answer.reason}" if answer.object_key else answer.reason
     match answer.trouble:
@@ -229,7 +171,7 @@ def fact_of(write: FileWrite, answer: Answer) -> Fact | str:
             return said
 
 
-def _quarantine(write: FileWrite, answer: CompactionFailure) -> tuple[int, int]:
+def _quarantine(write: FileWrite, answer: FileFailure) -> tuple[int, int]:
     record = write.step.record
     if record.is_replacing:
         return answer.start, answer.end
@@ -237,15 +179,15 @@ def _quarantine(write: FileWrite, answer: CompactionFailure) -> tuple[int, int]:
     return widened(record.quarantine, start=answer.start, end=answer.end, limit=limit)
 
 
-def _file(write: FileWrite, answer: CompactionResult | SegmentResult | RowsResult) -> DataFile:
+def _file(write: FileWrite, answer: FileResult) -> DataFile:
     record, facts = write.step.record, answer.facts
-    table_facts = None if isinstance(facts, SegmentFacts) else facts
     return DataFile(
-        name=FileName(record.output_kind, answer.key),
+        key=answer.key,
+        kind=record.output_kind,
         start=record.start,
         end=record.end,
         row_count=facts.record_count if isinstance(facts, SegmentFacts) else facts.row_count,
         size_bytes=facts.size_bytes,
         max_timestamp_ms=facts.max_timestamp_ms,
-        facts=table_facts,
+        facts=None if isinstance(facts, SegmentFacts) else facts,
     )

@@ -1,31 +1,45 @@
-"""The inputs of workers: pieces of WAL objects, and data files by their row groups, all checked.
+"""The inputs of workers: WAL objects, segments, and data files by their row groups, all checked.
 
 A worker never raises for its input: what is missing, damaged, unreadable or not what the index says
 is a `TroubleError` that names the object and the offsets, and becomes the task's answer.
 
-WAL objects are read in slices, each object of a slice once. Data files are read row group by row
-group: memory is bounded by two row groups, one that is read and one that is worked on, and by a few
-small files, which are read whole and together: they mostly wait.
+WAL objects are read in slices, each object of a slice once, and segments a few MiB at once. Data
+files are read row group by row group: memory is bounded by two row groups, one that is read and one
+that is worked on, and by a few small files, which are read whole and together: they mostly wait.
 """
 
 import asyncio
-from bisect import bisect_right
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
-from lakelog.log.plan import coalesce
+from lakelog.log.plan import coalesce, cut_out
 from lakelog.model.failures import Corrupt, Failure, NotFound
 from lakelog.model.ids import DomainId, WalId
 from lakelog.model.ranges import ByteRange
 from lakelog.objects.port import ObjectStore
-from lakelog.pipeline.files.file_task import CompactionFailure, TablePiece, Trouble, WalPiece
+from lakelog.pipeline.files.file_task import (
+    FileFailure,
+    SegmentPiece,
+    TablePiece,
+    Trouble,
+    WalInputs,
+    WalPiece,
+)
+from lakelog.records.segment_file import (
+    HEADER,
+    SegmentMap,
+    parse_segment,
+    tail_bytes,
+    verify_batches,
+)
 from lakelog.records.table_bytes import TAIL_BYTES, footer_bytes
 from lakelog.records.table_file import TableFile
 from lakelog.wal.ids import object_key
+from lakelog.wal.layout import verify_run
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,15 +47,10 @@ if TYPE_CHECKING:
 ResultT = TypeVar("ResultT")
 
 READ_BYTES: Final = 8 << 20
-"""WAL bytes that are read at once; the next slice is read while this one is worked on."""
+"""Bytes that are read at once; of WAL objects the next are read while these are worked on."""
 
 Slice: TypeAlias = tuple[tuple[WalPiece, memoryview], ...]
 """Pieces with their bytes."""
-
-_TROUBLES: Final[Mapping[type[Failure], Trouble]] = {
-    NotFound: Trouble.MISSING,
-    Corrupt: Trouble.CORRUPT,
-}
 
 
 class TroubleError(Exception):
@@ -54,16 +63,28 @@ class TroubleError(Exception):
         self.start = start
         self.end = end
 
-    def answer(self, task_id: str, attempt: str) -> CompactionFailure:
+    def answer(self, task_id: str, attempt: str) -> FileFailure:
         """The answer to the task that it ended."""
-        return CompactionFailure(
+        return FileFailure(
             task_id, attempt, self.trouble, str(self), self.key, self.start, self.end
         )
 
 
-def trouble_of(error: Failure) -> Trouble:
-    """What a failed read means for the task."""
-    return _TROUBLES.get(type(error), Trouble.UNAVAILABLE)
+def trouble_of(error: Failure, key: str, start: int, end: int) -> TroubleError:
+    """What ends a task because this object of these offsets cannot be read."""
+    trouble = Trouble.UNAVAILABLE
+    if isinstance(error, NotFound):
+        trouble = Trouble.MISSING
+    elif isinstance(error, Corrupt):
+        trouble = Trouble.CORRUPT
+    return TroubleError(trouble, str(error), key, start, end)
+
+
+async def run_in(pool: Executor | None, work: Callable[[], ResultT]) -> ResultT:
+    """Do this in the pool, or here and now where there is none."""
+    if pool is None:
+        return work()
+    return await asyncio.get_running_loop().run_in_executor(pool, work)
 
 
 def piece_key(domain: int, piece: WalPiece) -> str:
@@ -73,28 +94,35 @@ def piece_key(domain: int, piece: WalPiece) -> str:
 
 async def feed_wal(
     objects: ObjectStore,
-    domain: int,
-    pieces: Sequence[WalPiece],
-    work: Callable[[Slice], None],
+    inputs: WalInputs,
+    add: Callable[[WalPiece, list[memoryview]], int],
     *,
     pool: Executor | None,
 ) -> None:
-    """Give all pieces to `work`, slice by slice; the next is read while it works in the pool."""
+    """Give the batches of each piece to `add`, which returns the offset that they end at.
+
+    The next slice is read while `add` works in the pool.
+    """
     held: Slice = ()
-    for some in [*_wal_slices(pieces), ()]:
+    for pieces in [*_wal_slices(inputs.pieces), ()]:
         done = await asyncio.gather(
-            run_in(pool, partial(work, held)),
-            _read_wal(objects, domain, some),
+            run_in(pool, partial(_add_slice, inputs.domain, held, add)),
+            _read_wal(objects, inputs.domain, pieces),
             return_exceptions=True,  # so that neither goes on when the task has ended
         )
         held = _second(*done)
 
 
-async def run_in(pool: Executor | None, work: Callable[[], ResultT]) -> ResultT:
-    """Do this in the pool, or here and now where there is none."""
-    if pool is None:
-        return work()
-    return await asyncio.get_running_loop().run_in_executor(pool, work)
+def _add_slice(domain: int, held: Slice, add: Callable[[WalPiece, list[memoryview]], int]) -> None:
+    for piece, run in held:
+        key = piece_key(domain, piece)
+        try:
+            end = add(piece, verify_run(run))
+        except Corrupt as error:
+            raise trouble_of(error, key, piece.start, piece.end) from error
+        if end != piece.end:
+            reason = f"the batches from {piece.start} on end at {end} and not {piece.end}"
+            raise TroubleError(Trouble.CORRUPT, reason, key, piece.start, piece.end)
 
 
 def _second(first: BaseException | None, second: BaseException | ResultT) -> ResultT:
@@ -106,16 +134,16 @@ def _second(first: BaseException | None, second: BaseException | ResultT) -> Res
 
 
 def _wal_slices(pieces: Sequence[WalPiece]) -> Iterator[tuple[WalPiece, ...]]:
-    some: list[WalPiece] = []
-    size = 0
+    gathered: list[WalPiece] = []
+    size_bytes = 0
     for piece in pieces:
-        if some and size + piece.byte_length > READ_BYTES:
-            yield tuple(some)
-            some, size = [], 0
-        some.append(piece)
-        size += piece.byte_length
-    if some:
-        yield tuple(some)
+        if gathered and size_bytes + piece.byte_length > READ_BYTES:
+            yield tuple(gathered)
+            gathered, size_bytes = [], 0
+        gathered.append(piece)
+        size_bytes += piece.byte_length
+    if gathered:
+        yield tuple(gathered)
 
 
 async def _read_wal(objects: ObjectStore, domain: int, pieces: Sequence[WalPiece]) -> Slice:
@@ -123,30 +151,65 @@ async def _read_wal(objects: ObjectStore, domain: int, pieces: Sequence[WalPiece
     by_object: dict[str, list[WalPiece]] = {}
     for piece in pieces:
         by_object.setdefault(piece_key(domain, piece), []).append(piece)
-    reads = (_read_object(objects, key, some) for key, some in by_object.items())
-    found: dict[WalPiece, memoryview] = {}
-    for runs in await asyncio.gather(*reads):
-        found |= runs
-    return tuple((piece, found[piece]) for piece in pieces)
+    reads = (_read_object(objects, key, group) for key, group in by_object.items())
+    runs: dict[WalPiece, memoryview] = {}
+    for runs_of_object in await asyncio.gather(*reads):
+        runs |= runs_of_object
+    return tuple((piece, runs[piece]) for piece in pieces)
 
 
 async def _read_object(
     objects: ObjectStore, key: str, pieces: Sequence[WalPiece]
 ) -> dict[WalPiece, memoryview]:
-    spans = [ByteRange(one.byte_start, one.byte_start + one.byte_length) for one in pieces]
+    spans = [ByteRange(piece.byte_start, piece.byte_start + piece.byte_length) for piece in pieces]
     merged = coalesce(spans)
     try:
         contents = await objects.get_ranges(key, merged)
     except Failure as error:
-        raise TroubleError(
-            trouble_of(error), str(error), key, pieces[0].start, pieces[-1].end
-        ) from error
-    runs = {}
-    for piece, span in zip(pieces, spans, strict=True):
-        holder = bisect_right(merged, span.start, key=lambda one: one.start) - 1
-        start = span.start - merged[holder].start
-        runs[piece] = contents[holder][start : start + len(span)]
-    return runs
+        raise trouble_of(error, key, pieces[0].start, pieces[-1].end) from error
+    return dict(zip(pieces, cut_out(spans, merged, contents), strict=True))
+
+
+async def feed_segments(
+    objects: ObjectStore,
+    pieces: Sequence[SegmentPiece],
+    add: Callable[[list[memoryview]], None],
+    *,
+    pool: Executor | None,
+) -> None:
+    """Give the batches of all segments to `add`; whatever is wrong with a segment names it."""
+    for piece in pieces:
+        try:
+            segment = await _open_segment(objects, piece)
+            for span, start, end in _segment_slices(segment):
+                (data,) = await objects.get_ranges(piece.key, [span])
+                batches = await run_in(pool, partial(verify_batches, data, start=start, end=end))
+                await run_in(pool, partial(add, batches))
+        except Failure as error:
+            raise trouble_of(error, piece.key, piece.start, piece.end) from error
+
+
+async def _open_segment(objects: ObjectStore, piece: SegmentPiece) -> SegmentMap:
+    size_bytes = piece.size_bytes
+    (head,) = await objects.get_ranges(piece.key, [ByteRange(0, min(HEADER.size, size_bytes))])
+    needed = tail_bytes(head)
+    if needed > size_bytes:
+        raise Corrupt(f"{size_bytes} bytes, index and footer would have {needed}")
+    (tail,) = await objects.get_ranges(piece.key, [ByteRange(size_bytes - needed, size_bytes)])
+    segment = parse_segment(head, tail, size_bytes=size_bytes)
+    if not segment.entries or segment.start > piece.start or segment.end != piece.end:
+        raise Corrupt(f"it holds [{segment.start}, {segment.end}), or has no index")
+    return segment
+
+
+def _segment_slices(segment: SegmentMap) -> Iterator[tuple[ByteRange, int, int]]:
+    """Bytes and offsets [start, end) of a segment, a few MiB at once."""
+    start, position = segment.start, HEADER.size
+    for entry in segment.entries[1:]:
+        if entry.position - position >= READ_BYTES:
+            yield ByteRange(position, entry.position), start, entry.offset
+            start, position = entry.offset, entry.position
+    yield ByteRange(position, segment.body_end), start, segment.end
 
 
 FOOTER_BYTES: Final = 64 << 10
@@ -181,7 +244,7 @@ class RowGroupData:
         try:
             return self.file.read(self.number, self.data, columns=columns)
         except Corrupt as error:
-            raise file_trouble(error, self.piece) from error
+            raise _file_trouble(error, self.piece) from error
 
 
 async def feed_groups(
@@ -218,23 +281,17 @@ async def _end(objects: ObjectStore, piece: TablePiece) -> memoryview:
     return await _read_file(objects, piece, ByteRange(start, piece.size_bytes))
 
 
-def file_trouble(error: Failure, piece: TablePiece) -> TroubleError:
-    """What ends a task because of this file."""
-    trouble = Trouble.UNAVAILABLE
-    if isinstance(error, NotFound):
-        trouble = Trouble.MISSING
-    elif isinstance(error, Corrupt):
-        trouble = Trouble.CORRUPT
-    return TroubleError(trouble, str(error), piece.key, piece.start, piece.end)
+def _file_trouble(error: Failure, piece: TablePiece) -> TroubleError:
+    return trouble_of(error, piece.key, piece.start, piece.end)
 
 
 async def _groups(
     objects: ObjectStore, source: StreamIdentity, pieces: Sequence[TablePiece]
 ) -> AsyncGenerator[RowGroupData, None]:
-    for some in _small_ones_together(pieces):
-        reads = [_opened(objects, source, piece) for piece in some]
+    for together in _small_ones_together(pieces):
+        reads = [_opened(objects, source, piece) for piece in together]
         for piece, opened in zip(
-            some, await asyncio.gather(*reads, return_exceptions=True), strict=True
+            together, await asyncio.gather(*reads, return_exceptions=True), strict=True
         ):
             if isinstance(opened, BaseException):
                 raise opened
@@ -259,30 +316,30 @@ async def _opened(
         file = TableFile.open(end, size_bytes=piece.size_bytes)
         _check(file, source, piece)
     except Corrupt as error:
-        raise file_trouble(error, piece) from error
+        raise _file_trouble(error, piece) from error
     return file, end
 
 
 def _small_ones_together(pieces: Sequence[TablePiece]) -> Iterator[list[TablePiece]]:
     """Small files in a few at once, others one by one."""
-    some: list[TablePiece] = []
+    gathered: list[TablePiece] = []
     for piece in pieces:
-        if some and (piece.size_bytes > SMALL_BYTES or len(some) == SMALL_AT_ONCE):
-            yield some
-            some = []
-        some.append(piece)
+        if gathered and (piece.size_bytes > SMALL_BYTES or len(gathered) == SMALL_AT_ONCE):
+            yield gathered
+            gathered = []
+        gathered.append(piece)
         if piece.size_bytes > SMALL_BYTES:
-            yield some
-            some = []
-    if some:
-        yield some
+            yield gathered
+            gathered = []
+    if gathered:
+        yield gathered
 
 
 async def _read_file(objects: ObjectStore, piece: TablePiece, span: ByteRange) -> memoryview:
     try:
         (data,) = await objects.get_ranges(piece.key, [span])
     except Failure as error:
-        raise file_trouble(error, piece) from error
+        raise _file_trouble(error, piece) from error
     return data
 
 

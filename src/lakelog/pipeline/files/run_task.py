@@ -1,52 +1,66 @@
-"""Which worker does which kind of task, and an engine in this process that needs no other.
+"""Runs a task: its worker builds a temporary file, which becomes one object, or an answer why not.
 
-A new kind of task is one more case in `run_task`, and mypy asks for it. `InlineEngine` runs tasks
-and scans here: for tests, the simulation and small systems. Workers are imported with the first of
-their tasks: a driver, which has its tasks run elsewhere, does without them.
+An object is complete or not there, so a file is built elsewhere and put whole. What a worker raises
+for its input, and what store and disk refuse, is an answer: the tasks beside it go on. Workers are
+imported with the first of their tasks: a driver, which has its tasks run elsewhere, does without
+them.
+
+`InlineEngine` runs tasks and scans in this process: for tests, the simulation and small systems.
 """
 
 import asyncio
+import mmap
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from typing import assert_never
+from tempfile import TemporaryFile
 
+from lakelog.model.failures import Failure
 from lakelog.objects.port import ObjectStore
 from lakelog.pipeline.files.file_task import (
-    Answer,
-    CompactionTask,
-    RewriteTask,
-    RowsTask,
-    SegmentTask,
-    Task,
+    FileAnswer,
+    FileFailure,
+    FileResult,
+    FileTask,
+    Trouble,
 )
+from lakelog.pipeline.files.inputs import TroubleError
 from lakelog.pipeline.maintenance.key_scan import ScanAnswer, scan
 from lakelog.pipeline.maintenance.log_compaction import CleaningPlan
 from lakelog.pipeline.options import together
 
 
 async def run_task(
-    objects: ObjectStore, task: Task, *, pool: Executor | None, directory: str | None
-) -> Answer:
-    """Do it. What is wrong with its input is its answer; anything else that is raised is a bug."""
-    match task:
-        case CompactionTask():
-            from lakelog.pipeline.files.to_parquet import compact  # noqa: PLC0415 - a driver does without
+    objects: ObjectStore,
+    task: FileTask,
+    *,
+    pool: Executor | None = None,
+    directory: str | None = None,
+) -> FileAnswer:
+    """Build the task's file in `directory`, in the pool if there is one, and put it.
 
-            return await compact(objects, task, pool=pool, directory=directory)
-        case RewriteTask():
-            from lakelog.pipeline.files.to_parquet import rewrite  # noqa: PLC0415 - a driver does without
+    What is wrong with its input is its answer; anything else that is raised is a bug.
+    """
+    from lakelog.pipeline.files.build_file import build_file  # noqa: PLC0415 - a driver does without
 
-            return await rewrite(objects, task, pool=pool, directory=directory)
-        case SegmentTask():
-            from lakelog.pipeline.files.to_segment import compact_segment  # noqa: PLC0415 - as above
+    try:
+        with TemporaryFile(dir=directory) as file:
+            facts, left_out = await build_file(objects, task, file, pool)
+            file.flush()
+            # Not closed here: a store that was cancelled may still read it.
+            content = mmap.mmap(file.fileno(), facts.size_bytes, access=mmap.ACCESS_READ)
+            await objects.put(task.key, [memoryview(content)])
+    except TroubleError as error:
+        return error.answer(task.task_id, task.attempt)
+    except Failure as error:
+        return _unavailable(task, task.key, f"{type(error).__name__}: {error}")
+    except OSError as error:
+        return _unavailable(task, "", f"the temporary file: {error}")
+    return FileResult(task.task_id, task.attempt, task.key, facts, task.input_bytes, left_out)
 
-            return await compact_segment(objects, task, pool=pool, directory=directory)
-        case RowsTask():
-            from lakelog.pipeline.files.to_parquet import compact_rows  # noqa: PLC0415 - as above
 
-            return await compact_rows(objects, task, pool=pool, directory=directory)
-        case _:
-            assert_never(task)
+def _unavailable(task: FileTask, key: str, reason: str) -> FileFailure:
+    trouble = TroubleError(Trouble.UNAVAILABLE, reason, key, task.start, task.end)
+    return trouble.answer(task.task_id, task.attempt)
 
 
 class InlineEngine:
@@ -66,14 +80,14 @@ class InlineEngine:
         """How many tasks run at the same time."""
         return self._slots
 
-    async def run(self, tasks: Sequence[Task]) -> Sequence[Answer]:
+    async def run(self, tasks: Sequence[FileTask]) -> Sequence[FileAnswer]:
         """The answer to each task, in order."""
-        return await together(self._one(task) for task in tasks)
+        return await together(self._answer(task) for task in tasks)
 
     async def scan(self, plans: Sequence[CleaningPlan]) -> Sequence[ScanAnswer]:
         """Which rows of each plan stay, for log compaction."""
         return await together(scan(self._objects, plan, pool=self._pool) for plan in plans)
 
-    async def _one(self, task: Task) -> Answer:
+    async def _answer(self, task: FileTask) -> FileAnswer:
         async with self._places:
-            return await run_task(self._objects, task, pool=self._pool, directory=None)
+            return await run_task(self._objects, task, pool=self._pool)

@@ -57,7 +57,7 @@ from lakelog.pipeline.saga.task_record import TASKS
 from lakelog.streams.table import Int64s
 from lakelog.telemetry import event
 
-_log = logging.getLogger("lakelog.compaction")
+_log = logging.getLogger("lakelog.pipeline")
 _PROBLEMS_MAX: Final = 100
 T = TypeVar("T")
 
@@ -143,6 +143,8 @@ class FileSweeper:
             # A5: files that only the lost part of a log or table named look like garbage from here.
             raise Unavailable(f"metadata was lost: nothing is swept before {when(after_ms)}")
         once_named = {name: known.named for name, known in self._known.items()}
+        # In this order: a file moves from record to table to index, and is named by the next before
+        # the last lets go of it (`file_keys`).
         listing = await self._list()
         data = await self._unrecorded(listing.data)
         tables = await self._look_at_tables(listing)
@@ -181,13 +183,13 @@ class FileSweeper:
             if not stream.isdecimal():
                 raise Corrupt(f"{key}: is no task's key; what it may name is unknown")
             unreadable.add(int(stream))
-        found = {stream: stored.record for stream, stored in records.found.items()}
-        return unrecorded(data, found, unreadable=unreadable)
+        recorded = {stream: stored.record for stream, stored in records.found.items()}
+        return unrecorded(data, recorded, unreadable=unreadable)
 
     async def _look_at_tables(self, listing: ObjectListing) -> SeenTables:
         """Every table that a catalog, a pointer or an object shows."""
         pointers = await reading(self._meta.range(keys.TABLES), limit_s=self._options.records_s)
-        places = [one.key.removeprefix(keys.TABLES).split("/") for one in pointers]
+        places = [pointer.key.removeprefix(keys.TABLES).split("/") for pointer in pointers]
         names = {TableName(*map(unquote, parts)) for parts in places if len(parts) == 2}
         names |= {home.name for home in listing.homes}
         blind_spaces = set()
@@ -201,13 +203,15 @@ class FileSweeper:
                 self._problem(f"{space}: its tables cannot be listed: {error!r}")
         ordered = sorted(names)
         seen = await self._look_at(ordered)
-        self._known = {name: one for name, one in self._known.items() if name in names}
+        self._known = {name: known for name, known in self._known.items() if name in names}
         return SeenTables(
-            tables={one[0].name: one[0] for one in seen if isinstance(one, tuple)},
-            named=merged_marks([one[1] for one in seen if isinstance(one, tuple)]),
+            tables={table[0].name: table[0] for table in seen if isinstance(table, tuple)},
+            named=merged_marks([table[1] for table in seen if isinstance(table, tuple)]),
             blind_spaces=frozenset(blind_spaces),
             blind_tables=frozenset(
-                name for name, one in zip(ordered, seen, strict=True) if isinstance(one, Exception)
+                name
+                for name, table in zip(ordered, seen, strict=True)
+                if isinstance(table, Exception)
             ),
         )
 
@@ -250,6 +254,7 @@ class FileSweeper:
             due = [key for key in listed if self._is_due(key)]
             condemned += [key for key in due if is_fenced(self._suspects[key], table.token)]
             open_keys = [key for key in due if not is_fenced(self._suspects[key], table.token)]
+            # A commit under way may come to name these: moving the table keeps it from landing.
             if open_keys and len(moved) < self._options.moves_max and await self._moved(table):
                 moved.append(name)
                 condemned += await self._unnamed_now(name, open_keys)
@@ -283,15 +288,15 @@ class FileSweeper:
     async def _delete(self, condemned: Sequence[str]) -> int:
         deleted = 0
         for start in range(0, len(condemned), self._options.deletes_at_once):
-            some = condemned[start : start + self._options.deletes_at_once]
+            batch = condemned[start : start + self._options.deletes_at_once]
             try:
-                await writing(self._objects.delete(some), limit_s=self._options.delete_s)
+                await writing(self._objects.delete(batch), limit_s=self._options.delete_s)
             except Failure as error:
                 # Still suspects: the next pass repeats it, for what is gone already is fine.
-                self._problem(f"{len(some)} objects may not be deleted: {error!r}")
+                self._problem(f"{len(batch)} objects may not be deleted: {error!r}")
                 continue
-            deleted += len(some)
-            for key in some:
+            deleted += len(batch)
+            for key in batch:
                 del self._suspects[key]
         return deleted
 

@@ -168,7 +168,7 @@ class SeenTables:
 
         A table has the very name of its topic, in every catalog that is asked through the port.
         """
-        return bool(self.blind_spaces) or any(one.table == topic for one in self.blind_tables)
+        return bool(self.blind_spaces) or any(name.table == topic for name in self.blind_tables)
 
     def is_blind(self, name: TableName) -> bool:
         """Whether nothing is known of a table."""
@@ -198,7 +198,7 @@ def judge(
     """What nothing names, of all that was listed before everything else was looked at."""
     certain = _data_garbage(unrecorded_data, tables, named_files)
     unknown = KeySample(listing.unknown.count, list(listing.unknown.examples))
-    homed = {one.topic_id for one in tables.tables.values()}
+    homed = {table.topic_id for table in tables.tables.values()}
     metadata: dict[TableName, list[str]] = {}
     for home, keys in sorted(listing.homes.items()):
         if tables.is_blind(home.name):

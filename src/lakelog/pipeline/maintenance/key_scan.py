@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 import numpy as np
 
 from lakelog.objects.port import ObjectStore
-from lakelog.pipeline.files.file_task import CompactionFailure, TablePiece, Trouble, pack_offsets
+from lakelog.pipeline.files.file_task import FileFailure, TablePiece, Trouble, pack_offsets
 from lakelog.pipeline.files.inputs import (
     RowGroupData,
     StreamIdentity,
@@ -27,7 +27,7 @@ from lakelog.streams.table import Int64s
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ScanAnswer: TypeAlias = tuple[Survivors, ...] | CompactionFailure
+ScanAnswer: TypeAlias = tuple[Survivors, ...] | FileFailure
 """The files of a plan in order, or what is in the way of its scan."""
 
 MERGE_ROWS: Final = 1 << 20
@@ -47,7 +47,7 @@ def source_of(plan: CleaningPlan) -> StreamIdentity:
     return StreamIdentity(name.stream, bytes(name.topic_id), name.partition)
 
 
-def failure_of(plan: CleaningPlan, error: TroubleError) -> CompactionFailure:
+def failure_of(plan: CleaningPlan, error: TroubleError) -> FileFailure:
     """What is in the way, as the answer to a plan."""
     return error.answer(f"{plan.name.stream}-clean", "")
 

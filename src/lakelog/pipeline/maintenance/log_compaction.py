@@ -14,9 +14,8 @@ A pass is a scan, which finds the rows that stay file by file, and then a replac
 `CleaningGroup` of files that lose some, one after another, because a stream has one task at a time.
 Between any two the pass may end: a row goes only because of a later one, which is in the log as
 long as its key has nothing later still, and a tombstone only after a whole pass over everything
-before it has ended. How far whole passes came is `journal.Cleaned`, put into the stream's record
-after the last group (`after_pass`); lost or never put, the next pass does it again and finds less
-to do.
+before it has ended. How far whole passes came is `Cleaned`, put into the stream's record after the
+last group (`after_pass`); lost or never put, the next pass does it again and finds less to do.
 
 It is due as in Kafka: more than `min.cleanable.dirty.ratio` of the bytes are dirty, or something
 dirty is older than `max.compaction.lag.ms`; what is younger than `min.compaction.lag.ms` is not
@@ -40,7 +39,7 @@ from typing import Final
 
 import numpy as np
 
-from lakelog.index.ports import StreamEntry, StreamView
+from lakelog.index.ports import IndexedTopic, StreamEntry, StreamView
 from lakelog.pipeline.files.file_task import TablePiece, pack_offsets, unpack_offsets
 from lakelog.pipeline.saga.task_record import INPUTS_MAX, Cleaned
 from lakelog.pipeline.saga.values import StreamName
@@ -63,6 +62,16 @@ class CleaningRules:
     delete_retention_ms: int = 86_400_000
 
 
+def rules_of(topic: IndexedTopic) -> CleaningRules:
+    """How the topic wants to be compacted."""
+    return CleaningRules(
+        dirty_ratio_min=topic.dirty_ratio_min,
+        min_compaction_lag_ms=topic.min_compaction_lag_ms,
+        max_compaction_lag_ms=topic.max_compaction_lag_ms,
+        delete_retention_ms=topic.delete_retention_ms,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class CleaningPlan:
     """A pass over the first entries of a stream."""
@@ -80,14 +89,14 @@ class CleaningPlan:
     @property
     def files(self) -> tuple[StreamEntry, ...]:
         """The data files of the range."""
-        return tuple(one for one in self.entries if one.kind is FileKind.PARQUET)
+        return tuple(entry for entry in self.entries if entry.kind is FileKind.PARQUET)
 
     @property
     def pieces(self) -> tuple[TablePiece, ...]:
         """The data files as a scan reads them; whether a table names each is not known here."""
         return tuple(
-            TablePiece(key_of(one), one.byte_length, one.start, one.end, in_table=True)
-            for one in self.files
+            TablePiece(key_of(entry), entry.byte_length, entry.start, entry.end, in_table=True)
+            for entry in self.files
         )
 
 
@@ -112,9 +121,9 @@ class CleaningGroup:
 
     @property
     def kept_offsets(self) -> bytes:
-        """The offsets of all rows that stay, as `RewriteTask` wants them."""
+        """The offsets of all rows that stay, as `TableInputs` wants them."""
         return pack_offsets(
-            np.concatenate([unpack_offsets(one.kept_offsets) for one in self.survivors])
+            np.concatenate([unpack_offsets(file.kept_offsets) for file in self.survivors])
         )
 
     def is_in(self, view: StreamView) -> bool:
@@ -134,14 +143,16 @@ def plan_pass(
 ) -> CleaningPlan | None:
     """The pass that is due over a stream, of which the view shows everything; None when none is."""
     entries = _ready(view, cleaned, rules, quarantine, now_ms)
-    files = [one for one in entries if one.kind is FileKind.PARQUET]
+    files = [entry for entry in entries if entry.kind is FileKind.PARQUET]
     if not files or entries[-1].end < cleaned.end:
         return None  # nothing there, or something within the clean part cannot be read any more
-    segments = [one.start for one in entries if one.kind is FileKind.SEGMENT]
+    segments = [entry.start for entry in entries if entry.kind is FileKind.SEGMENT]
     due_end = tombstones_due(cleaned, rules=rules, now_ms=now_ms)
+    # The keys of a segment are unknown: a tombstone behind one may be all that deletes its record.
     tombstones_end = max(cleaned.tombstones_end, min([due_end, *segments]))
-    dirty = [one for one in files if one.end > cleaned.end]
+    dirty = [entry for entry in files if entry.end > cleaned.end]
     if not _is_dirty(files, dirty, rules, now_ms):
+        # A stream that gets nothing new is passed once more when its last tombstones are due.
         is_last = not dirty and due_end >= cleaned.end
         if not is_last or tombstones_end <= cleaned.tombstones_end:
             return None
@@ -158,11 +169,11 @@ def after_pass(
     cleaned: Cleaned, plan: CleaningPlan, *, rules: CleaningRules, now_ms: int
 ) -> Cleaned:
     """What is true once a scan of this plan was made and all its groups have been replaced."""
-    waiting = [one for one in cleaned.passes if one[0] > plan.tombstones_end]
+    waiting = [(end, at_ms) for end, at_ms in cleaned.passes if end > plan.tombstones_end]
     step_ms = max(1, rules.delete_retention_ms // STEPS_PER_RETENTION)
     if plan.end > cleaned.end:
         if waiting and waiting[-1][1] // step_ms == now_ms // step_ms:
-            waiting.pop()
+            waiting.pop()  # of the same step, to which times count: this pass covers it
         waiting.append((plan.end, now_ms))
     return Cleaned(
         end=max(cleaned.end, plan.end),
@@ -184,23 +195,24 @@ def groups_of(
 
     def close() -> None:
         nonlocal size_bytes
-        found = tuple(survivors[key_of(one)] for one in run)
-        if any(one.kept_count < one.row_count for one in found):
-            groups.append(CleaningGroup(tuple(run), found))
+        kept = tuple(survivors[key_of(entry)] for entry in run)
+        if any(file.kept_count < file.row_count for file in kept):
+            groups.append(CleaningGroup(tuple(run), kept))
         run.clear()
         size_bytes = 0
 
-    for one in plan.entries:
-        if one.kind is not FileKind.PARQUET:
+    for entry in plan.entries:
+        if entry.kind is not FileKind.PARQUET:
             close()
             continue
-        found = survivors[key_of(one)]
-        stays = found.row_count > 0 and found.kept_count == found.row_count
-        kept_bytes = one.byte_length * found.kept_count // max(1, found.row_count)
+        file = survivors[key_of(entry)]
+        stays = file.row_count > 0 and file.kept_count == file.row_count
+        kept_bytes = entry.byte_length * file.kept_count // max(1, file.row_count)
+        # A file that loses nothing is left as it is, and what is to become one file follows on.
         if stays or len(run) == INPUTS_MAX or (run and size_bytes + kept_bytes > bytes_target):
             close()
         if not stays:
-            run.append(one)
+            run.append(entry)
             size_bytes += kept_bytes
     close()
     return tuple(groups)
@@ -221,17 +233,17 @@ def _ready(
 ) -> tuple[StreamEntry, ...]:
     """The entries from the first one on that may be looked at."""
     youngest_ms = now_ms - rules.min_compaction_lag_ms
-    found = []
-    for one in view.entries:
-        if one.kind is FileKind.WAL:
-            break
-        is_young = rules.min_compaction_lag_ms > 0 and one.max_timestamp_ms > youngest_ms
-        if one.end > cleaned.end and is_young:
-            break
-        if one.kind is FileKind.PARQUET and _overlaps(one, quarantine):
-            break
-        found.append(one)
-    return tuple(found)
+    ready = []
+    for entry in view.entries:
+        if entry.kind is FileKind.WAL:
+            break  # as good as the active segment, which Kafka does not clean either
+        is_young = rules.min_compaction_lag_ms > 0 and entry.max_timestamp_ms > youngest_ms
+        if entry.end > cleaned.end and is_young:
+            break  # `min.compaction.lag.ms`, which what is clean already has behind it
+        if entry.kind is FileKind.PARQUET and _overlaps(entry, quarantine):
+            break  # it cannot be read
+        ready.append(entry)
+    return tuple(ready)
 
 
 def _overlaps(entry: StreamEntry, ranges: Sequence[tuple[int, int]]) -> bool:
@@ -243,9 +255,9 @@ def _is_dirty(
 ) -> bool:
     if not dirty:
         return False
-    dirty_bytes = sum(one.byte_length for one in dirty)
-    total_bytes = sum(one.byte_length for one in files)
+    dirty_bytes = sum(entry.byte_length for entry in dirty)
+    total_bytes = sum(entry.byte_length for entry in files)
     if dirty_bytes > rules.dirty_ratio_min * total_bytes:
         return True
-    stamps = [one.max_timestamp_ms for one in dirty if one.max_timestamp_ms > 0]
+    stamps = [entry.max_timestamp_ms for entry in dirty if entry.max_timestamp_ms > 0]
     return min(stamps, default=now_ms) < now_ms - rules.max_compaction_lag_ms

@@ -41,7 +41,7 @@ from lakelog.pipeline.options import reading, writing
 from lakelog.records.table_file import TableFile
 from lakelog.telemetry import event
 
-_log = logging.getLogger("lakelog.compaction")
+_log = logging.getLogger("lakelog.pipeline")
 
 
 FOOTERS_AT_ONCE: Final = 8
@@ -111,12 +111,12 @@ def plan_removal(
     files: Sequence[tuple[DataFileView, FileAge]], bounds: RetentionBounds, *, files_max: int
 ) -> tuple[DataFileView, ...]:
     """The files that go, of all those at the beginning of a partition, in order of offsets."""
-    found: list[DataFileView] = []
+    expired: list[DataFileView] = []
     for file, age in files[:files_max]:
         if not is_expired(age, bounds):
             break
-        found.append(file)
-    return tuple(found)
+        expired.append(file)
+    return tuple(expired)
 
 
 class TableRetention:
@@ -183,7 +183,7 @@ class TableRetention:
         token = table.token
         for partition, view in enumerate(views):
             if view is None or not view.first_start or not table.vector.get(partition):
-                continue
+                continue  # the log has all that the table has, or the table has nothing of it
             removed = await self._expired(name, topic, partition, view.first_start)
             if removed:
                 keys = tuple(file.key for file in removed)
@@ -201,14 +201,15 @@ class TableRetention:
         self, name: TableName, topic: IndexedTopic, partition: int, first_start: int
     ) -> tuple[DataFileView, ...]:
         """What goes from a partition, by the setting as it is now."""
-        found = self._tables.files(name, partition=partition, start=0, end=first_start)
-        files = await reading(found, limit_s=self._options.table_s)
+        listing = self._tables.files(name, partition=partition, start=0, end=first_start)
+        files = await reading(listing, limit_s=self._options.table_s)
         bounds = bounds_of(topic, first_start=first_start, now_ms=self._now_ms)
         aged = await self._aged(files[: self._options.files_max], bounds)
         planned = plan_removal(aged, bounds, files_max=self._options.files_max)
         if not planned:
             return ()
-        now = [one for one in await self._topics() if one.topic_id == topic.topic_id]
+        # T6: a setting that was changed since this pass began counts.
+        now = [other for other in await self._topics() if other.topic_id == topic.topic_id]
         if not now or now[0].table_retention_ms < 0:
             return ()
         bounds = bounds_of(now[0], first_start=first_start, now_ms=self._now_ms)
@@ -220,9 +221,9 @@ class TableRetention:
         """Files with their ages, as far as the first that stays."""
         aged: list[tuple[DataFileView, FileAge]] = []
         for start in range(0, len(files), FOOTERS_AT_ONCE):
-            some = files[start : start + FOOTERS_AT_ONCE]
-            ages = await asyncio.gather(*(self._age(file) for file in some))
-            aged += zip(some, ages, strict=True)
+            group = files[start : start + FOOTERS_AT_ONCE]
+            ages = await asyncio.gather(*(self._age(file) for file in group))
+            aged += zip(group, ages, strict=True)
             if not all(is_expired(age, bounds) for age in ages):
                 break
         return aged
@@ -298,9 +299,9 @@ class HistoryRetention:
         ids = await reading(self._history.topic_ids(), limit_s=self._options.store_s)
         topics = await reading(self._index.topics(), limit_s=self._options.index_s)
         live = {topic.topic_id.hex(): topic for topic in topics}
-        self._trimmed = {one: at for one, at in self._trimmed.items() if one in live}
-        gone = {one for one in ids if one not in live}
-        self._missing = {one: at for one, at in self._missing.items() if one in gone}
+        self._trimmed = {topic_id: at for topic_id, at in self._trimmed.items() if topic_id in live}
+        gone = {topic_id for topic_id in ids if topic_id not in live}
+        self._missing = {topic_id: at for topic_id, at in self._missing.items() if topic_id in gone}
         pages = forgotten = 0
         problems = []
         for topic_id in ids:

@@ -30,15 +30,15 @@ from lakelog.index.ports import IndexedTopic, StreamEntry, StreamRange
 from lakelog.log.options import CLOCK_HINT
 from lakelog.model.failures import Conflict, Failure, NotFound, OutcomeUnknown
 from lakelog.objects.port import ObjectStore
-from lakelog.pipeline.files.file_task import CompactionFailure, Trouble
+from lakelog.pipeline.files.file_task import FileFailure, Trouble
 from lakelog.pipeline.maintenance.key_scan import Scanner
 from lakelog.pipeline.maintenance.log_compaction import (
     CleaningGroup,
     CleaningPlan,
-    CleaningRules,
     after_pass,
     groups_of,
     plan_pass,
+    rules_of,
 )
 from lakelog.pipeline.options import reading, together
 from lakelog.pipeline.planning.backfill import BackfillCandidates, ends_in_segment
@@ -61,7 +61,7 @@ from lakelog.pipeline.saga.values import PlannedTask, StreamName, TaskTarget
 from lakelog.streams.objects import FileKind
 from lakelog.telemetry import event
 
-_log = logging.getLogger("lakelog.compaction")
+_log = logging.getLogger("lakelog.pipeline")
 
 WHOLE: Final = 1 << 62
 """Beyond every offset."""
@@ -71,7 +71,7 @@ WHOLE: Final = 1 << 62
 class ReplacementSpec:
     """A replacing task to begin, and the offsets of the rows that stay where some go."""
 
-    beginning: TaskSpec
+    task: TaskSpec
     kept_offsets: bytes | None = None
 
 
@@ -86,7 +86,7 @@ class _Pass:
 
 
 @dataclass(frozen=True, slots=True)
-class _Idle:
+class _IdleStream:
     """A stream that no task is open for."""
 
     name: StreamName
@@ -147,31 +147,37 @@ class MaintenanceScheduler:
         """What to begin; `records` were read before this was called."""
         self._collect(counters)
         known = {stream for topic in topics for stream in topic.streams}
-        self._passes = {stream: one for stream, one in self._passes.items() if stream in known}
-        idle = self._idle(topics, records)
+        self._passes = {
+            stream: current for stream, current in self._passes.items() if stream in known
+        }
+        idle_streams = self._idle_streams(topics, records)
         try:
             self.marked = set()
-            await self._mark_damaged(idle)
-            found = await self._next_groups(idle, counters)
-            idle = {stream: one for stream, one in idle.items() if stream not in self.marked}
+            await self._mark_damaged(idle_streams)
+            specs = await self._next_groups(idle_streams, counters)
+            idle_streams = {
+                stream: idle for stream, idle in idle_streams.items() if stream not in self.marked
+            }
             if self._ports.clock.monotonic_s() >= self._due_s:
                 options = self._ports.options
                 self._due_s = self._ports.clock.monotonic_s() + options.upkeep_ms / 1000
-                await self._begin_scans(idle)
-                found += await self._rewrites(idle, counters)
+                await self._begin_scans(idle_streams)
+                specs += await self._rewrites(idle_streams, counters)
         except Failure as error:
             counters.problem(f"upkeep: {type(error).__name__}: {error}")
             return []
-        return found
+        return specs
 
-    def begun(self, one: ReplacementSpec, record: TaskRecord) -> None:
+    def begun(self, spec: ReplacementSpec, record: TaskRecord) -> None:
         """The task is being created, with this record."""
         current = self._passes.get(record.stream)
-        if current is not None and one.kept_offsets is not None:
+        if current is not None and spec.kept_offsets is not None:
             current.begun = lease_of(record)
 
-    def _idle(self, topics: Sequence[IndexedTopic], records: StoredRecords) -> dict[int, _Idle]:
-        found = {}
+    def _idle_streams(
+        self, topics: Sequence[IndexedTopic], records: StoredRecords
+    ) -> dict[int, _IdleStream]:
+        idle_streams = {}
         for topic in topics:
             for partition, stream in enumerate(topic.streams):
                 stored = records.found.get(stream)
@@ -179,32 +185,38 @@ class MaintenanceScheduler:
                     continue
                 if not self._ports.pauses.holds(stream) and not stored.record.failures:
                     name = StreamName(stream, topic.topic_id, topic.name, partition)
-                    found[stream] = _Idle(name, topic, stored)
-        return found
+                    idle_streams[stream] = _IdleStream(name, topic, stored)
+        return idle_streams
 
     async def _rewrites(
-        self, idle: Mapping[int, _Idle], counters: RoundCounters
+        self, idle_streams: Mapping[int, _IdleStream], counters: RoundCounters
     ) -> list[ReplacementSpec]:
         """Small files that become one, where no pass is under way."""
-        free = [stream for stream in idle if stream not in self._passes]
-        indexes = await self._ports.columns([one for one in free if one not in self._scanning])
-        wanted = []
+        free = [stream for stream in idle_streams if stream not in self._passes]
+        indexes = await self._ports.columns(
+            [stream for stream in free if stream not in self._scanning]
+        )
+        works = []
         for stream, index in indexes.items():
             if ends_in_segment(index.columns):
-                self._candidates.suspect(stream, idle[stream].stored)
-            quarantine = idle[stream].stored.record.quarantine
+                self._candidates.suspect(stream, idle_streams[stream].stored)
+            quarantine = idle_streams[stream].stored.record.quarantine
             options = self._ports.options.rewrite
             window = plan_rewrite(index.columns, quarantine=quarantine, options=options)
             if window is not None:
                 place = StreamRange(stream, window.start, window.end)
-                wanted.append(self._replacing(idle[stream], place, None, counters))
-        return [one for one in await together(wanted) if one is not None]
+                works.append(self._replacing(idle_streams[stream], place, None, counters))
+        return [spec for spec in await together(works) if spec is not None]
 
     async def _replacing(
-        self, one: _Idle, place: StreamRange, group: CleaningGroup | None, counters: RoundCounters
+        self,
+        idle: _IdleStream,
+        place: StreamRange,
+        group: CleaningGroup | None,
+        counters: RoundCounters,
     ) -> ReplacementSpec | None:
         """The task for the entries of a range; of a group, if they are still those scanned."""
-        name = one.name
+        name = idle.name
         table = self._ports.table_name(name.topic)
         try:
             files = await self._ports.ask_table(
@@ -225,27 +237,27 @@ class MaintenanceScheduler:
             self._ports.pauses.add(name.stream)
             counters.problem(planned.reason, topic=name.topic, partition=name.partition)
             return None
-        return _begin(planned, one, group)
+        return _begin(planned, idle, group)
 
     async def _next_groups(
-        self, idle: Mapping[int, _Idle], counters: RoundCounters
+        self, idle_streams: Mapping[int, _IdleStream], counters: RoundCounters
     ) -> list[ReplacementSpec]:
         """The next group of every pass, and the end of those that have none left."""
         works = [
-            self._next_group(idle[stream], current, counters)
+            self._next_group(idle_streams[stream], current, counters)
             for stream, current in list(self._passes.items())
-            if stream in idle
+            if stream in idle_streams
         ]
-        gone = [stream for stream in self._passes if stream not in idle]
+        gone = [stream for stream in self._passes if stream not in idle_streams]
         for stream in gone:
             if self._passes[stream].begun is None:
                 del self._passes[stream]
-        return [one for one in await together(works) if one is not None]
+        return [spec for spec in await together(works) if spec is not None]
 
     async def _next_group(
-        self, one: _Idle, current: _Pass, counters: RoundCounters
+        self, idle: _IdleStream, current: _Pass, counters: RoundCounters
     ) -> ReplacementSpec | None:
-        stream, record = one.name.stream, one.stored.record
+        stream, record = idle.name.stream, idle.stored.record
         if current.begun is not None:
             ended = record.state is TaskState.WAL_GC_READY and lease_of(record) == current.begun
             if not ended:
@@ -256,59 +268,61 @@ class MaintenanceScheduler:
         if not current.groups:
             del self._passes[stream]
             self.marked.add(stream)
-            await self._mark_clean(one, current, counters)
+            await self._mark_clean(idle, current, counters)
             return None
         group = current.groups[0]
         place = StreamRange(stream, group.entries[0].start, group.entries[-1].end)
-        found = await self._replacing(one, place, group, counters)
-        if found is None:
+        spec = await self._replacing(idle, place, group, counters)
+        if spec is None:
             del self._passes[stream]
-        return found
+        return spec
 
-    async def _mark_clean(self, one: _Idle, current: _Pass, counters: RoundCounters) -> None:
+    async def _mark_clean(self, idle: _IdleStream, current: _Pass, counters: RoundCounters) -> None:
         """Every group was replaced: say how far the stream is clean."""
         now_ms = await self._agreed_now_ms()
         if now_ms is None:
             return  # a pass of the wrong time would end tombstones at one; it is made again
-        record = one.stored.record
-        rules = rules_of(one.topic)
+        record = idle.stored.record
+        rules = rules_of(idle.topic)
         cleaned = after_pass(record.cleaned, current.plan, rules=rules, now_ms=now_ms)
         put = self._ports.records.put
         try:
             await self._ports.effects.do(
                 "mark clean",
-                lambda: put(with_cleaned(record, cleaned), version=one.stored.version),
+                lambda: put(with_cleaned(record, cleaned), version=idle.stored.version),
             )
         except (Conflict, OutcomeUnknown):
             return  # at worst the pass is made again, and finds nothing to do
-        counters.topic(one.topic.name).passes += 1
+        counters.topic(idle.topic.name).passes += 1
 
-    async def _begin_scans(self, idle: Mapping[int, _Idle]) -> None:
+    async def _begin_scans(self, idle_streams: Mapping[int, _IdleStream]) -> None:
         """Look for dirty streams of compacted topics, and scan them beside the rounds."""
         if self._scanner is None:
             return
         busy = self._passes.keys() | self._scanning.keys()
         free = [
-            one for stream, one in idle.items() if one.topic.is_compacted and stream not in busy
+            idle
+            for stream, idle in idle_streams.items()
+            if idle.topic.is_compacted and stream not in busy
         ]
         now_ms = await self._agreed_now_ms() if free else None
         if now_ms is None:
             return
-        views = await self._ports.views([StreamRange(one.name.stream, 0, WHOLE) for one in free])
-        for one, view in zip(free, views, strict=True):
+        views = await self._ports.views([StreamRange(idle.name.stream, 0, WHOLE) for idle in free])
+        for idle, view in zip(free, views, strict=True):
             if view is None:
                 continue
-            record = one.stored.record
+            record = idle.stored.record
             plan = plan_pass(
-                one.name,
+                idle.name,
                 view,
                 record.cleaned,
-                rules=rules_of(one.topic),
+                rules=rules_of(idle.topic),
                 quarantine=record.quarantine,
                 now_ms=now_ms,
             )
             if plan is not None:
-                stream = one.name.stream
+                stream = idle.name.stream
                 work = self._scan(self._scanner, plan)
                 self._scanning[stream] = self._tasks.spawn(work, name=f"scan {stream}")
 
@@ -331,26 +345,26 @@ class MaintenanceScheduler:
         except Failure as error:
             self._scanned.troubles.append((plan.name, f"{type(error).__name__}: {error}"))
         else:
-            if isinstance(answer, CompactionFailure):
+            if isinstance(answer, FileFailure):
                 self._scanned.troubles.append((plan.name, f"{answer.object_key}: {answer.reason}"))
                 if answer.trouble in (Trouble.CORRUPT, Trouble.MISSING):
                     self._scanned.damaged[stream] = (answer.start, answer.end)
             else:
-                survivors = {one.key: one for one in answer}
+                survivors = {file.key: file for file in answer}
                 target = options.rewrite.bytes_target
                 groups = groups_of(plan, survivors, bytes_target=target)
                 self._scanned.passes[stream] = _Pass(plan, list(groups))
         finally:
             del self._scanning[stream]
 
-    async def _mark_damaged(self, idle: Mapping[int, _Idle]) -> None:
+    async def _mark_damaged(self, idle_streams: Mapping[int, _IdleStream]) -> None:
         """Put down which data files cannot be read, so that no scan and no task tries them again.
 
         What is new goes on: it is written from WAL objects.
         """
-        for stream in [stream for stream in self._damaged if stream in idle]:
+        for stream in [stream for stream in self._damaged if stream in idle_streams]:
             start, end = self._damaged.pop(stream)
-            stored = idle[stream].stored
+            stored = idle_streams[stream].stored
             record = with_quarantine(stored.record, start=start, end=end)
             self.marked.add(stream)
             try:
@@ -370,24 +384,14 @@ class MaintenanceScheduler:
             )
 
 
-def rules_of(topic: IndexedTopic) -> CleaningRules:
-    """How the topic wants to be compacted."""
-    return CleaningRules(
-        dirty_ratio_min=topic.dirty_ratio_min,
-        min_compaction_lag_ms=topic.min_compaction_lag_ms,
-        max_compaction_lag_ms=topic.max_compaction_lag_ms,
-        delete_retention_ms=topic.delete_retention_ms,
-    )
-
-
 def _are_files(entries: Sequence[StreamEntry], place: StreamRange) -> bool:
     """Whether these are data files that are just the range."""
-    if not entries or any(one.kind is not FileKind.PARQUET for one in entries):
+    if not entries or any(entry.kind is not FileKind.PARQUET for entry in entries):
         return False
     return (entries[0].start, entries[-1].end) == (place.start, place.end)
 
 
-def _begin(planned: PlannedTask, one: _Idle, group: CleaningGroup | None) -> ReplacementSpec:
+def _begin(planned: PlannedTask, idle: _IdleStream, group: CleaningGroup | None) -> ReplacementSpec:
     return ReplacementSpec(
-        TaskSpec(planned, one.stored), None if group is None else group.kept_offsets
+        TaskSpec(planned, idle.stored), None if group is None else group.kept_offsets
     )

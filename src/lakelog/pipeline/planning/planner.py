@@ -39,7 +39,7 @@ from lakelog.pipeline.saga.values import DataFile, PlannedTask, StreamName, Task
 from lakelog.pipeline.table_lifecycle import TableLifecycle
 from lakelog.records.table_facts import TableFileOrigin
 from lakelog.records.table_file import TableFile
-from lakelog.streams.objects import FileKind, FileName
+from lakelog.streams.objects import FileKind
 
 
 async def file_ahead(
@@ -47,20 +47,21 @@ async def file_ahead(
 ) -> DataFile | None:
     """The table's file for the first offset that it is ahead by; None when it names none there."""
     table = ports.table_name(name.topic)
-    found = await ports.ask_table(
+    files = await ports.ask_table(
         lambda tables: tables.files(
             table, partition=name.partition, start=ahead.start, end=ahead.end
         )
     )
-    for file in found:
+    for file in files:
         reads = _origin(objects, file.key, file.size_bytes)
         origin = await reading(reads, limit_s=ports.options.table_s)
         if origin.end <= ahead.start:
             continue
         (view,) = await ports.views([StreamRange(name.stream, origin.start, origin.end)])
-        newest_ms = [] if view is None else [one.max_timestamp_ms for one in view.entries]
+        newest_ms = [] if view is None else [entry.max_timestamp_ms for entry in view.entries]
         return DataFile(
-            name=FileName(FileKind.PARQUET, file.key),
+            key=file.key,
+            kind=FileKind.PARQUET,
             start=origin.start,
             end=origin.end,
             row_count=file.row_count,
@@ -87,7 +88,7 @@ class TaskSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class _Due:
+class _DueStream:
     """A stream that may be planned."""
 
     name: StreamName
@@ -127,18 +128,20 @@ class Planner:
         self._candidates.keep(set(streams))
         try:
             hint = await self._ports.backlog(streams)
-            due = [one for one in self._due(topics, records, hint) if one.name.stream not in taken]
-            vectors = await self._vectors({one.topic.name: one.topic for one in due})
-            due = [one for one in due if one.topic.name in vectors]
-            found = await self._look(due, vectors)
+            due_streams = [
+                due for due in self._due(topics, records, hint) if due.name.stream not in taken
+            ]
+            vectors = await self._vectors({due.topic.name: due.topic for due in due_streams})
+            due_streams = [due for due in due_streams if due.topic.name in vectors]
+            plans = await self._look(due_streams, vectors)
         except Failure as error:
             self._counters.problem(f"the index: {type(error).__name__}: {error}")
             return []
-        planned = await together(self._plan(one, columns, of_it) for one, columns, of_it in found)
+        tasks = await together(self._plan(due, columns, plan) for due, columns, plan in plans)
         options = self._ports.options
-        previous = {one.name.stream: one.previous for one in due}
+        previous = {due.name.stream: due.previous for due in due_streams}
         picked = chosen(
-            (task for task in planned if task is not None),
+            (task for task in tasks if task is not None),
             tasks_max=options.tasks_max,
             input_bytes_max=options.input_bytes_max,
         )
@@ -149,26 +152,27 @@ class Planner:
         topics: Sequence[IndexedTopic],
         records: StoredRecords,
         hint: Mapping[int, StreamIndex],
-    ) -> list[_Due]:
+    ) -> list[_DueStream]:
         """The streams that are due if their table is where their log is."""
         now_ms = self._ports.clock.now_ms()
-        found = []
+        due_streams = []
         for topic in topics:
             for partition, stream in enumerate(topic.streams):
                 previous = records.found.get(stream)
-                index = hint.get(stream)
+                index = hint.get(stream)  # None: the stream has no WAL entry
                 if index is not None:
                     self._behind(topic, index, now_ms)
-                lacks = topic.has_table and self._candidates.holds(stream, previous)
-                if (not lacks and index is None) or self._waits(stream, previous, records):
+                may_lack = topic.has_table and self._candidates.holds(stream, previous)
+                if (not may_lack and index is None) or self._waits(stream, previous, records):
                     continue
                 name = StreamName(stream, topic.topic_id, topic.name, partition)
-                one = _Due(name, topic, previous)
-                if lacks or (index is not None and self._is_due(one, index)):
-                    found.append(one)
-        return found
+                due = _DueStream(name, topic, previous)
+                # Segments that the table may lack are no backlog: the hint does not show them.
+                if may_lack or (index is not None and self._is_due(due, index)):
+                    due_streams.append(due)
+        return due_streams
 
-    def _is_due(self, due: _Due, hint: StreamIndex) -> bool:
+    def _is_due(self, due: _DueStream, hint: StreamIndex) -> bool:
         return isinstance(self._planned(due, hint.columns, None), PlannedTask)
 
     def _behind(self, topic: IndexedTopic, index: StreamIndex, now_ms: int) -> None:
@@ -188,20 +192,22 @@ class Planner:
         if self._ports.pauses.holds(stream):
             return True
         if previous is None:
+            # Of a record that cannot be read nobody knows whether its task is open.
             return bool(records.broken) and stream in records.broken_streams
         record = previous.record
         if is_open(record) or not record.failures:
             return is_open(record)
+        # Less than 0: made by a clock that is ahead of ours, which nothing waits for.
         waited_ms = self._ports.clock.now_ms() - record.created_ms
         return 0 <= waited_ms < self._ports.options.wait_ms(record.failures)
 
     async def _vectors(self, topics: Mapping[str, IndexedTopic]) -> dict[str, Mapping[int, int]]:
         """The vector of each topic's table; a topic whose table cannot be had is left out."""
-        found: dict[str, Mapping[int, int]] = {}
+        vectors: dict[str, Mapping[int, int]] = {}
 
         async def load(topic: IndexedTopic) -> None:
             try:
-                found[topic.name] = (await self._table_lifecycle.table_of(topic)).vector
+                vectors[topic.name] = (await self._table_lifecycle.table_of(topic)).vector
             except Failure as error:
                 reason = f"its table: {type(error).__name__}: {error}"
                 self._counters.problem(reason, topic=topic.name)
@@ -211,42 +217,43 @@ class Planner:
                 if topic.has_table:
                     group.create_task(load(topic))
                 else:
-                    found[topic.name] = {}
-        return found
+                    vectors[topic.name] = {}
+        return vectors
 
     async def _look(
-        self, due: Sequence[_Due], vectors: Mapping[str, Mapping[int, int]]
-    ) -> list[tuple[_Due, StreamColumns, _Planned]]:
+        self, due_streams: Sequence[_DueStream], vectors: Mapping[str, Mapping[int, int]]
+    ) -> list[tuple[_DueStream, StreamColumns, _Planned]]:
         """What is due for each stream by the vectors, and the entries that say so."""
-        index = await self._ports.backlog([one.name.stream for one in due])
-        found: dict[int, tuple[_Due, StreamColumns, _Planned]] = {}
-        wanted = []
-        for one in due:
-            stream = one.name.stream
-            vector = vectors[one.topic.name]
-            planned: _Planned = NothingDue()
-            if stream in index:
-                columns = index[stream].columns
-                planned = self._planned(one, columns, vector)
-                found[stream] = one, columns, planned
-            lacks = one.topic.has_table and self._candidates.holds(stream, one.previous)
-            if isinstance(planned, SegmentsFirst) or (lacks and isinstance(planned, NothingDue)):
-                wanted.append(one)
-        whole = await self._ports.columns([one.name.stream for one in wanted])
-        for one in wanted:
-            stream = one.name.stream
-            if stream in whole:
-                columns = whole[stream].columns
-                vector = vectors[one.topic.name]
-                lacked = self._lacked(one, columns, vector)
-                if lacked is not None:
-                    found[stream] = one, columns, lacked
-                elif stream in found:  # the index moved on meanwhile
-                    found[stream] = one, columns, self._planned(one, columns, vector)
-        return list(found.values())
+        # After the tables, as `wal_ranges` wants it: the hint is older than the vectors.
+        backlog = await self._ports.backlog([due.name.stream for due in due_streams])
+        plans: dict[int, tuple[_DueStream, StreamColumns, _Planned]] = {}
+        incomplete = []
+        for due in due_streams:
+            stream = due.name.stream
+            plan: _Planned = NothingDue()
+            if stream in backlog:
+                columns = backlog[stream].columns
+                plan = self._planned(due, columns, vectors[due.topic.name])
+                plans[stream] = due, columns, plan
+            may_lack = due.topic.has_table and self._candidates.holds(stream, due.previous)
+            # A backlog may leave out segments before it: only all entries say which come next.
+            if isinstance(plan, SegmentsFirst) or (may_lack and isinstance(plan, NothingDue)):
+                incomplete.append(due)
+        entries = await self._ports.columns([due.name.stream for due in incomplete])
+        for due in incomplete:
+            stream = due.name.stream
+            if stream in entries:
+                columns = entries[stream].columns
+                vector = vectors[due.topic.name]
+                backfill = self._lacked(due, columns, vector)
+                if backfill is not None:
+                    plans[stream] = due, columns, backfill
+                elif stream in plans:  # the index moved on meanwhile
+                    plans[stream] = due, columns, self._planned(due, columns, vector)
+        return list(plans.values())
 
     def _lacked(
-        self, due: _Due, columns: StreamColumns, vector: Mapping[int, int]
+        self, due: _DueStream, columns: StreamColumns, vector: Mapping[int, int]
     ) -> PlannedTask | Problem | None:
         """The segments that the table lacks, if there are any."""
         stream = due.name.stream
@@ -264,7 +271,7 @@ class Planner:
         return planned
 
     async def _plan(
-        self, due: _Due, columns: StreamColumns, planned: _Planned
+        self, due: _DueStream, columns: StreamColumns, planned: _Planned
     ) -> PlannedTask | None:
         """The stream's next range, if it is still due."""
         if isinstance(planned, TableAhead):
@@ -274,7 +281,7 @@ class Planner:
         return planned if isinstance(planned, PlannedTask) else None
 
     def _planned(
-        self, due: _Due, columns: StreamColumns, vector: Mapping[int, int] | None
+        self, due: _DueStream, columns: StreamColumns, vector: Mapping[int, int] | None
     ) -> _Planned:
         """What is due, where the table is at its vector, or without one right behind its log."""
         first = _first_wal(columns)
@@ -284,6 +291,7 @@ class Planner:
         reached = vector.get(due.name.partition) if vector is not None else at
         quarantine = due.previous.record.quarantine if due.previous is not None else ()
         if not due.topic.has_table:
+            # A segment moves no vector, and keeps what cannot be rows as it keeps everything.
             reached, quarantine = at, ()
         planned = plan_stream(
             due.name,
@@ -298,7 +306,7 @@ class Planner:
         return replace(planned, target=TaskTarget.LOG, expected=None)
 
     async def _ahead(
-        self, due: _Due, columns: StreamColumns, ahead: TableAhead
+        self, due: _DueStream, columns: StreamColumns, ahead: TableAhead
     ) -> PlannedTask | Problem | NothingDue:
         try:
             file = await file_ahead(self._ports, self._objects, due.name, ahead)
@@ -312,13 +320,14 @@ class Planner:
             return Problem(f"the table reaches to {ahead.end} without a file at {ahead.start}")
         return plan_present(due.name, columns, file, now_ms=self._ports.clock.now_ms())
 
-    async def _complain(self, due: _Due, problem: Problem) -> None:
+    async def _complain(self, due: _DueStream, problem: Problem) -> None:
         """Report a problem that is one: no task of the stream ran while it was looked at."""
         stream = due.name.stream
         try:
             records = await self._ports.records.load([stream])
         except Failure:
             return  # the next round looks again
+        # Another record: a task ran between the looks at table and index, and made them differ.
         if records.found.get(stream) == due.previous:
             self._ports.pauses.add(stream)
             topic, partition = due.topic.name, due.name.partition

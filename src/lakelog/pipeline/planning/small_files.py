@@ -82,9 +82,9 @@ def plan_rewrite(
     """The first window of the stream's files that should be one file, None when all is well."""
     sizes = columns.byte_lengths
     for low, high in _runs(columns, quarantine, options):
-        found = _search(sizes, low, high, options) or _cheapest(sizes, low, high, options)
-        if found is not None:
-            first, stop = found
+        places = _search(sizes, low, high, options) or _cheapest(sizes, low, high, options)
+        if places is not None:
+            first, stop = places
             return RewriteWindow(
                 start=int(columns.starts[first]),
                 end=int(columns.ends[stop - 1]),
@@ -108,13 +108,13 @@ def replacement(
     before the entries were read. A file that the table does not have has no rows; one may have rows
     before its entry, where trimming has been, and they stay in the table.
     """
-    keys = [one.name.key for one in entries if isinstance(one.name, FileName)]
+    keys = [entry.name.key for entry in entries if isinstance(entry.name, FileName)]
     assert len(keys) == len(entries) > 0, entries
     start, end = entries[0].start, entries[-1].end
-    known = {one.key: one for one in files}
-    for one in files:
-        if one.key not in keys and one.offset_end > start and one.offset_first < end:
-            return Problem(f"{one.key} is in the table, and the index names others in its range")
+    known = {file.key: file for file in files}
+    for file in files:
+        if file.key not in keys and file.offset_end > start and file.offset_first < end:
+            return Problem(f"{file.key} is in the table, and the index names others in its range")
     inputs = [known[key] for key in keys if key in known]
     return PlannedTask(
         stream=name.stream,
@@ -122,15 +122,15 @@ def replacement(
         topic=name.topic,
         partition=name.partition,
         target=target,
-        start=min([start, *(one.offset_first for one in inputs)]),
+        start=min([start, *(file.offset_first for file in inputs)]),
         end=end,
         expected=None,
-        input_bytes=sum(one.byte_length for one in entries),
+        input_bytes=sum(entry.byte_length for entry in entries),
         entry_count=len(entries),
         oldest_ms=now_ms,
         planned_ms=now_ms,
         trigger=_TRIGGERS[target],
-        inputs=tuple(one.key for one in inputs),
+        inputs=tuple(file.key for file in inputs),
     )
 
 
@@ -160,9 +160,9 @@ def _search(sizes: Int64s, low: int, high: int, options: RewriteOptions) -> tupl
         total = int(ends[stop - 1 - low]) - before
         if total < GROWTH * int(sizes[largest]):
             # So is every window within this one that holds the largest: look before and behind it.
-            found = _search(sizes, at, largest, options)
-            if found is not None:
-                return found
+            window = _search(sizes, at, largest, options)
+            if window is not None:
+                return window
             at = largest + 1
         elif stop - at >= options.files_min or total >= options.bytes_settled:
             return at, stop

@@ -32,6 +32,7 @@ just what is bad is left out.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Final
 
 import numpy as np
@@ -109,18 +110,18 @@ def plan_stream(
     start = int(columns.starts[first])
     if vector is not None and vector > start:
         return TableAhead(start, vector)
-    before = columns.kinds[:first]
-    lacking = columns.ends[:first] > (-1 if vector is None else vector)
-    files = lacking & (before == FileKind.PARQUET)
+    is_ahead = columns.ends[:first] > (-1 if vector is None else vector)  # of the vector
+    files = is_ahead & (columns.kinds[:first] == FileKind.PARQUET)
     if files.any():
+        # A task commits its file to the table, which moves the vector, before it swaps it in.
         at = int(columns.starts[:first][files][0])
         return Problem(f"the index names a table file at {at}, the table reaches to {vector}")
     run = _run(columns, is_wal, first, quarantine)
     trigger = _trigger(columns, run, options, now_ms)
     if trigger is None:
         return NothingDue()
-    if run.target is TaskTarget.TABLE and lacking.any():
-        return SegmentsFirst()
+    if run.target is TaskTarget.TABLE and is_ahead.any():
+        return SegmentsFirst()  # rows are appended in order
     run = _cut(columns, run, options)
     chosen = slice(run.first, run.stop)
     return PlannedTask(
@@ -147,12 +148,12 @@ def plan_present(
     is_wal = columns.kinds == FileKind.WAL
     inside = (columns.ends > file.start) & (columns.starts < file.end)
     if not inside.any() or not is_wal[inside].all():
-        return Problem(f"{file.name.key} is in the table and its range is not in WAL objects")
+        return Problem(f"{file.key} is in the table and its range is not in WAL objects")
     first, stop = int(inside.argmax()), int(inside.argmax() + inside.sum())
     begin = int(columns.starts[first])
     aligned = begin == file.start or (first == 0 and begin > file.start)
     if not aligned or int(columns.ends[stop - 1]) != file.end:
-        return Problem(f"{file.name.key} is in the table and does not end where entries end")
+        return Problem(f"{file.key} is in the table and does not end where entries end")
     return PlannedTask(
         stream=name.stream,
         topic_id=name.topic_id,
@@ -177,7 +178,7 @@ def chosen(
     """The tasks of one round, the oldest first, within what a round may take (one at least)."""
     picked: list[PlannedTask] = []
     total_bytes = 0
-    for task in sorted(tasks, key=lambda one: (one.oldest_ms, one.stream)):
+    for task in sorted(tasks, key=lambda task: (task.oldest_ms, task.stream)):
         total_bytes += task.input_bytes
         if picked and (len(picked) >= tasks_max or total_bytes > input_bytes_max):
             break
@@ -240,10 +241,10 @@ def widened(
 ) -> tuple[int, int]:
     """The offsets to keep as they are, from a bad batch [start, end) on and not beyond `limit`."""
     assert start < end <= limit, (start, end, limit)
-    before = [one for one in quarantine if one[1] <= start]
+    before = [(first, stop) for first, stop in quarantine if stop <= start]
     if not before:
         return start, end
-    last_start, last_end = max(before, key=lambda one: one[1])
+    last_start, last_end = max(before, key=itemgetter(1))
     size = last_end - last_start
     if start - last_end >= NEAR * size:
         return start, end

@@ -72,8 +72,9 @@ class TaskExecutor:
                 self._counters.problem(_said("looking", error), topic=topic)
                 return
             left = await self._do(topic, observed)
-        for one in left:
-            self._problem(one, f"{one.record.name} is {one.record.state.value} after many looks")
+        for leased in left:
+            record = leased.record
+            self._problem(leased, f"{record.name} is {record.state.value} after many looks")
 
     async def _do(self, topic: str, observed: Sequence[ObservedTask]) -> StillOpen:
         """One step for each task, all of them at once."""
@@ -81,16 +82,16 @@ class TaskExecutor:
         replaces: list[tuple[ObservedTask, ReplaceFiles]] = []
         moves: list[tuple[ObservedTask, MoveTable]] = []
         works: list[Coroutine[Any, Any, StillOpen]] = []
-        for one in observed:
-            step = _step(one)
+        for task in observed:
+            step = _step(task)
             if isinstance(step, CommitTable):
-                commits.append((one, step))
+                commits.append((task, step))
             elif isinstance(step, MoveTable):
-                moves.append((one, step))
+                moves.append((task, step))
             elif isinstance(step, ReplaceFiles):
-                replaces.append((one, step))
+                replaces.append((task, step))
             else:
-                works.append(self._do_alone(one, step))
+                works.append(self._do_alone(task, step))
         if commits:
             works.append(self._commit(topic, commits))
         if replaces:
@@ -99,7 +100,7 @@ class TaskExecutor:
             works.append(self._move(topic, moves))
         async with asyncio.TaskGroup() as group:
             running = [group.create_task(work) for work in works]
-        return [leased for one in running for leased in one.result()]
+        return [leased for work in running for leased in work.result()]
 
     async def _do_alone(self, observed: ObservedTask, step: Step) -> StillOpen:
         match step:
@@ -175,8 +176,8 @@ class TaskExecutor:
     ) -> StillOpen:
         """One commit for all: what of it the vector does not admit, the next look finds."""
         (first, step), *_ = commits
-        advances = [advance_of(each) for _, each in commits]
-        leased_tasks = [one.leased for one, _ in commits]
+        advances = [advance_of(commit) for _, commit in commits]
+        leased_tasks = [task.leased for task, _ in commits]
         done = await self._try(
             step.effect,
             leased_tasks,
@@ -201,14 +202,15 @@ class TaskExecutor:
         """
         token = replaces[0][1].token
         going: StillOpen = []
-        for number, (one, step) in enumerate(replaces):
+        for number, (task, step) in enumerate(replaces):
             done = await self._try(
-                step.effect, [one.leased], partial(self._replace_one, topic, step, token)
+                step.effect, [task.leased], partial(self._replace_one, topic, step, token)
             )
             if not isinstance(done, _Done):
+                # The snapshot that the others were to follow is unknown: they are looked at again.
                 return [*going, *done, *(other.leased for other, _ in replaces[number + 1 :])]
             token = done.reply.token
-            going.append(one.leased)
+            going.append(task.leased)
         return going
 
     async def _replace_one(self, topic: str, step: ReplaceFiles, token: str) -> CatalogView:
@@ -225,7 +227,7 @@ class TaskExecutor:
     async def _move(self, topic: str, moves: Sequence[tuple[ObservedTask, MoveTable]]) -> StillOpen:
         """One move for all: each of their records was read as ABORTED before it."""
         (first, step), *_ = moves
-        leased_tasks = [one.leased for one, _ in moves]
+        leased_tasks = [task.leased for task, _ in moves]
         done = await self._try(
             step.effect,
             leased_tasks,
@@ -239,8 +241,8 @@ class TaskExecutor:
         )
         if not isinstance(done, _Done):
             return done
-        for one in leased_tasks:
-            one.fact = TableMoved()
+        for leased in leased_tasks:
+            leased.fact = TableMoved()
         return leased_tasks
 
     async def _try(
@@ -250,16 +252,17 @@ class TaskExecutor:
         try:
             reply = await self._ports.effects.do(effect, action)
         except Conflict:
-            return list(leased_tasks)
+            return list(leased_tasks)  # somebody was faster: the next look shows what is true now
         except OutcomeUnknown as error:
+            # It may have been done or still come: only a look can tell, and not for ever.
             said = _said(effect, error)
-            return [one for one in leased_tasks if self._may_repeat(one, said)]
+            return [leased for leased in leased_tasks if self._may_repeat(leased, said)]
         except Failure as error:
-            for one in leased_tasks:
-                self._problem(one, _said(effect, error))
+            for leased in leased_tasks:
+                self._problem(leased, _said(effect, error))
             return []
-        for one in leased_tasks:
-            one.unknown = 0
+        for leased in leased_tasks:
+            leased.unknown = 0
         return _Done(reply)
 
     def _may_repeat(self, leased: LeasedTask, said: str) -> bool:
@@ -319,8 +322,8 @@ def files_of(file: DataFile, partition: int) -> tuple[DataFileFacts, ...]:
         return ()
     offset_first, offset_upper = _bounds(facts.columns, "offset")
     timestamp_min_us, timestamp_max_us = _bounds(facts.columns, "timestamp")
-    found = DataFileFacts(
-        key=file.name.key,
+    file_facts = DataFileFacts(
+        key=file.key,
         partition=partition,
         offset_first=offset_first,
         offset_end=offset_upper + 1,
@@ -328,14 +331,14 @@ def files_of(file: DataFile, partition: int) -> tuple[DataFileFacts, ...]:
         size_bytes=facts.size_bytes,
         timestamp_min_us=timestamp_min_us,
         timestamp_max_us=timestamp_max_us,
-        column_sizes=tuple((one.path, one.size_bytes) for one in facts.columns),
+        column_sizes=tuple((column.path, column.size_bytes) for column in facts.columns),
         row_group_starts=tuple(group.byte_start for group in facts.row_groups),
     )
-    return (found,)
+    return (file_facts,)
 
 
 def _bounds(columns: tuple[ColumnFacts, ...], path: str) -> tuple[int, int]:
-    (column,) = (one for one in columns if one.path == path)
+    (column,) = (column for column in columns if column.path == path)
     assert column.lower is not None, column
     assert column.upper is not None, column
     return column.lower, column.upper

@@ -72,12 +72,12 @@ def parse_output_key(key: str) -> Origin | None:
 
 def is_made_for(record: TaskRecord, file: DataFile) -> bool:
     """Whether a file is of the record's range, lease and kind: a zombie's result is not used."""
-    origin = parse_output_key(file.name.key)
+    origin = parse_output_key(file.key)
     return (
         origin is not None
         and (origin.stream, origin.task, origin.epoch) == (record.stream, record.task, record.epoch)
         and (file.start, file.end) == (record.start, record.end)
-        and origin.kind is file.name.kind is record.output_kind
+        and origin.kind is file.kind is record.output_kind
     )
 
 
@@ -88,6 +88,6 @@ def may_be_named(origin: Origin, key: str, record: TaskRecord | None) -> bool:
     """
     if record is None or record.stream != origin.stream:
         return False
-    if is_open(record) and record.file is not None and record.file.name.key == key:
+    if is_open(record) and record.file is not None and record.file.key == key:
         return True
     return record.state is TaskState.CREATED and record.epoch <= origin.epoch

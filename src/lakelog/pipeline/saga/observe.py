@@ -60,21 +60,21 @@ async def observe(
     ports: LimitedPorts, topic: str, leased_tasks: Sequence[LeasedTask]
 ) -> list[ObservedTask]:
     """Look at tasks of one topic."""
-    wants_table = any(_needs_table(one.record) for one in leased_tasks)
+    wants_table = any(_needs_table(leased.record) for leased in leased_tasks)
     while True:
         table = await ports.table(topic) if wants_table else None
         files = await _files(ports, topic, leased_tasks) if table is not None else {}
         observed = await observe_index(ports, leased_tasks, table, files)
-        if wants_table or not any(_needs_table(one.observation.record) for one in observed):
+        if wants_table or not any(_needs_table(task.observation.record) for task in observed):
             return observed
-        wants_table = True
+        wants_table = True  # a record moved meanwhile: once more, for the table comes first
 
 
 async def _files(
     ports: LimitedPorts, topic: str, leased_tasks: Sequence[LeasedTask]
 ) -> dict[int, tuple[str, ...]]:
     """The table's files in the range of each replacing task: they, not the vector, decide."""
-    found: dict[int, tuple[str, ...]] = {}
+    keys: dict[int, tuple[str, ...]] = {}
 
     async def load(record: TaskRecord) -> None:
         files = await ports.ask_table(
@@ -85,11 +85,11 @@ async def _files(
                 end=record.end,
             )
         )
-        found[record.stream] = tuple(one.key for one in files)
+        keys[record.stream] = tuple(file.key for file in files)
 
-    replacing = [one.record for one in leased_tasks if one.record.is_replacing]
+    replacing = [leased.record for leased in leased_tasks if leased.record.is_replacing]
     await together(load(record) for record in replacing)
-    return found
+    return keys
 
 
 async def observe_index(
@@ -99,10 +99,13 @@ async def observe_index(
     files: Mapping[int, tuple[str, ...]] | None = None,
 ) -> list[ObservedTask]:
     """Look at index and records, after the table was loaded or where none is needed."""
-    ranges = [StreamRange(one.stream, one.record.start, one.record.end) for one in leased_tasks]
+    ranges = [
+        StreamRange(leased.stream, leased.record.start, leased.record.end)
+        for leased in leased_tasks
+    ]
     streams = await ports.views(ranges)
-    records = await ports.records.load([one.stream for one in leased_tasks])
-    found = []
+    records = await ports.records.load([leased.stream for leased in leased_tasks])
+    observed = []
     for leased, stream in zip(leased_tasks, streams, strict=True):
         stored = _same_range(records, leased)
         record = None if stored is None else stored.record
@@ -110,8 +113,8 @@ async def observe_index(
         observation = Observation(
             partition_view(table, leased.record.partition, named), stream, record
         )
-        found.append(ObservedTask(leased, observation, 0 if stored is None else stored.version))
-    return found
+        observed.append(ObservedTask(leased, observation, 0 if stored is None else stored.version))
+    return observed
 
 
 def _same_range(records: StoredRecords, leased: LeasedTask) -> StoredRecord | None:

@@ -69,8 +69,10 @@ class RecordStore:
         """The records of these streams, each read after this was called."""
         if len(streams) > max(GETS_MIN, self._known // GETS_PER_RANGE):
             everything = await self.load_all()
-            wanted = set(streams)
-            found = {key: one for key, one in everything.found.items() if key in wanted}
+            asked = set(streams)
+            found = {
+                stream: stored for stream, stored in everything.found.items() if stream in asked
+            }
             return StoredRecords(found, everything.broken)
         gets = (reading(self._get(stream), limit_s=self._limit_s) for stream in streams)
         values = await together(gets)

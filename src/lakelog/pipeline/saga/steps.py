@@ -53,8 +53,10 @@ takes every `CommitTable` of this round into one commit, and the vector judges e
 how a round was composed is nowhere durable and need not be.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias, assert_never
+
+from msgspec.structs import replace
 
 from lakelog.domain.events import Swap
 from lakelog.index.ports import StreamEntry, StreamView
@@ -254,7 +256,7 @@ def _begin(record: TaskRecord, stream: StreamView) -> Step:
     pieces = stream.overlapping(start=record.start, end=record.end)
     if not pieces or _is_trimmed(record, pieces):
         return _closed(record, "the range was trimmed")
-    if pieces[-1].end != record.end or {one.kind for one in pieces} not in record.input_kinds:
+    if pieces[-1].end != record.end or {piece.kind for piece in pieces} not in record.input_kinds:
         return TaskStuck(
             f"the index no longer has [{record.start}, {record.end}) as it was planned"
         )
@@ -269,8 +271,8 @@ def _is_trimmed(record: TaskRecord, pieces: tuple[StreamEntry, ...]) -> bool:
     """
     if not record.is_replacing:
         return pieces[0].start != record.start
-    found = [one.name.key for one in pieces if isinstance(one.name, FileName)]
-    return [key for key in found if key in record.inputs] != list(record.inputs)
+    keys = [piece.name.key for piece in pieces if isinstance(piece.name, FileName)]
+    return [key for key in keys if key in record.inputs] != list(record.inputs)
 
 
 def _commit(record: TaskRecord, seen: Observation) -> Step:
@@ -310,7 +312,7 @@ def _swap(record: TaskRecord, stream: StreamView | None) -> Step:
     assert file is not None, record
     inside = () if stream is None else stream.overlapping(start=record.start, end=record.end)
     kind = FileKind.PARQUET if record.is_replacing else FileKind.WAL
-    left = [one for one in inside if one.kind is kind and one.name != file.name]
+    left = [entry for entry in inside if entry.kind is kind and entry.name != file.name]
     swapped = record.state is TaskState.INDEX_SWAPPED
     if stream is None or not left:
         if swapped:
@@ -319,6 +321,7 @@ def _swap(record: TaskRecord, stream: StreamView | None) -> Step:
     if swapped:
         return TaskStuck("the index went back: it names objects whose place a file took")
     begin = left[0].start
+    # A Swap also covers what trimming left of its range: refused, it would double rows (T4).
     begins = begin == record.start or record.start < begin == stream.first_start
     if len(left) != len(inside) or not begins or left[-1].end != record.end:
         return TaskStuck(
@@ -332,7 +335,7 @@ def _swap(record: TaskRecord, stream: StreamView | None) -> Step:
             file=file.name,
             size_bytes=file.size_bytes,
             max_timestamp_ms=file.max_timestamp_ms,
-            replaces=tuple(sorted({digest(one.name) for one in left})),
+            replaces=tuple(sorted({digest(entry.name) for entry in left})),
         )
     )
 

@@ -110,7 +110,7 @@ def judge_files(found: Sequence[str], *, inputs: Sequence[str], file: DataFile) 
     The vector does not move when files are replaced, so the files decide. A file without rows is
     not named by a table, which has it once the inputs are gone, whoever took them.
     """
-    wanted = (file.name.key,) if file.row_count else ()
+    wanted = (file.key,) if file.row_count else ()
     if tuple(found) == wanted:
         return CommitFit.PRESENT
     return CommitFit.APPEND if tuple(found) == tuple(inputs) else CommitFit.MISFIT
@@ -134,7 +134,7 @@ def flaws(files: Iterable[DataFile], *, offset: int | None) -> list[str]:
     found = []
     for before, after in pairwise(ordered):
         if after.start < before.end:
-            found.append(f"{before.name.key} and {after.name.key} overlap at {after.start}")
+            found.append(f"{before.key} and {after.key} overlap at {after.start}")
         elif after.start > before.end:
             found.append(f"no file holds [{before.end}, {after.start})")
     reach = ordered[-1].end if ordered else None

@@ -31,19 +31,19 @@ names the files that it takes out of the table, because the table's files, not i
 whether its commit has landed.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from lakelog.meta.keys import ROOT
 from lakelog.meta.port import VALUE_BYTES_MAX
 from lakelog.model.failures import Corrupt, Refused
 from lakelog.model.ids import TopicId
 from lakelog.pipeline.saga.values import REPLACING, DataFile, PlannedTask, TaskTarget
-from lakelog.records.table_facts import TableFileFacts
-from lakelog.streams.objects import FileKind, FileName
+from lakelog.streams.objects import FileKind
 
 TASKS: Final = f"{ROOT}/compaction/"
 RECORD_FORMAT: Final = 1
@@ -86,12 +86,17 @@ class Cleaned:
     passes: tuple[tuple[int, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TaskRecord:
-    """A stream's task, as its key holds it."""
+class TaskRecord(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    tag_field="format",
+    tag=RECORD_FORMAT,
+):
+    """A stream's task, as its key holds it: these fields in this order, behind `format`."""
 
     stream: int
-    topic_id: TopicId
+    topic_id_hex: str = msgspec.field(name="topic_id")
     topic: str
     partition: int
     task: int
@@ -106,17 +111,22 @@ class TaskRecord:
     holder: str
     lease_end_ms: int
     created_ms: int
-    file: DataFile | None = None
-    failures: int = 0
+    file: DataFile | None
+    failures: int
     """How often in a row this range failed; carried over to the task that tries again."""
-    problem: str = ""
-    quarantine: tuple[tuple[int, int], ...] = ()
+    problem: str
+    quarantine: tuple[tuple[int, int], ...]
     """Ranges with batches that do not decode, and those of data files that cannot be read: the
     first become segments before their rows are in the table, the second are left as they are."""
-    inputs: tuple[str, ...] = ()
+    inputs: tuple[str, ...]
     """The keys of the table's files that a replacing task takes out, in order of offsets."""
-    cleaned: Cleaned = Cleaned()
+    cleaned: Cleaned
     """What log compaction has achieved; goes along from task to task."""
+
+    @property
+    def topic_id(self) -> TopicId:
+        """Which topic of that name it is."""
+        return TopicId(bytes.fromhex(self.topic_id_hex))
 
     @property
     def name(self) -> str:
@@ -182,7 +192,7 @@ def create(previous: TaskRecord | None, planned: PlannedTask, lease: Lease) -> T
     carried = () if previous is None else previous.quarantine
     return TaskRecord(
         stream=planned.stream,
-        topic_id=planned.topic_id,
+        topic_id_hex=planned.topic_id.hex(),
         topic=planned.topic,
         partition=planned.partition,
         task=epoch,
@@ -197,6 +207,7 @@ def create(previous: TaskRecord | None, planned: PlannedTask, lease: Lease) -> T
         created_ms=planned.planned_ms,
         file=planned.present,
         failures=previous.failures if previous is not None and retried else 0,
+        problem="",
         quarantine=carried[-QUARANTINE_MAX:],
         inputs=planned.inputs,
         cleaned=Cleaned() if previous is None else previous.cleaned,
@@ -234,43 +245,6 @@ def renew(record: TaskRecord, *, lease_end_ms: int) -> TaskRecord:
     return replace(record, lease_end_ms=lease_end_ms)
 
 
-class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    key: str
-    kind: int
-    start: int
-    end: int
-    row_count: int
-    size_bytes: int
-    max_timestamp_ms: int
-    facts: TableFileFacts | None
-
-
-class _Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The JSON of a record."""
-
-    format: int
-    stream: int
-    topic_id: str
-    topic: str
-    partition: int
-    task: int
-    target: TaskTarget
-    start: int
-    end: int
-    expected: int | None
-    state: TaskState
-    epoch: int
-    holder: str
-    lease_end_ms: int
-    created_ms: int
-    file: _File | None
-    failures: int
-    problem: str
-    quarantine: tuple[tuple[int, int], ...]
-    inputs: tuple[str, ...]
-    cleaned: Cleaned
-
-
 class _Format(msgspec.Struct, frozen=True):
     format: int
 
@@ -278,20 +252,7 @@ class _Format(msgspec.Struct, frozen=True):
 def encode_record(record: TaskRecord) -> bytes:
     """The record as its key's value."""
     _check(record)
-    file = record.file
-    kept = {name: getattr(record, name) for name in _Value.__struct_fields__ if name != "format"}
-    kept["topic_id"] = record.topic_id.hex()
-    kept["file"] = file and _File(
-        key=file.name.key,
-        kind=int(file.name.kind),
-        start=file.start,
-        end=file.end,
-        row_count=file.row_count,
-        size_bytes=file.size_bytes,
-        max_timestamp_ms=file.max_timestamp_ms,
-        facts=file.facts,
-    )
-    value = msgspec.json.encode(_Value(format=RECORD_FORMAT, **kept))
+    value = msgspec.json.encode(record)
     assert len(value) <= VALUE_BYTES_MAX, len(value)
     return value
 
@@ -302,19 +263,7 @@ def decode_record(value: bytes) -> TaskRecord:
         written = msgspec.json.decode(value, type=_Format).format
         if written > RECORD_FORMAT:
             raise Refused(f"a compaction task has format {written}, this version knows 1: upgrade")
-        found = msgspec.json.decode(value, type=_Value)
-        kept = {name: getattr(found, name) for name in _Value.__struct_fields__ if name != "format"}
-        kept["topic_id"] = TopicId(bytes.fromhex(found.topic_id))
-        kept["file"] = found.file and DataFile(
-            name=FileName(FileKind(found.file.kind), found.file.key),
-            start=found.file.start,
-            end=found.file.end,
-            row_count=found.file.row_count,
-            size_bytes=found.file.size_bytes,
-            max_timestamp_ms=found.file.max_timestamp_ms,
-            facts=found.file.facts,
-        )
-        record = TaskRecord(**kept)
+        record = msgspec.json.decode(value, type=TaskRecord)
         _check(record)
     except (msgspec.MsgspecError, ValueError, AssertionError) as error:
         raise Corrupt(f"a compaction task cannot be understood: {error}") from None

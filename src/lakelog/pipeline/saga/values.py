@@ -8,26 +8,33 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeAlias
 
+from msgspec import Struct
+
 from lakelog.model.ids import TopicId
 from lakelog.records.table_facts import TableFileFacts
-from lakelog.streams.objects import FileName
+from lakelog.streams.objects import FileKind, FileName
 
 
-@dataclass(frozen=True, slots=True)
-class DataFile:
+class DataFile(Struct, frozen=True, forbid_unknown_fields=True):
     """A file that holds the offsets [start, end) of a stream, as a Swap or a table names it.
 
     `facts` is what a table commit says of the file, so that a successor commits it without
     reading it; it is dropped once the table has the file.
     """
 
-    name: FileName
+    key: str
+    kind: FileKind
     start: int
     end: int
     row_count: int
     size_bytes: int
     max_timestamp_ms: int
     facts: TableFileFacts | None = None
+
+    @property
+    def name(self) -> FileName:
+        """The file, as the index names it."""
+        return FileName(self.kind, self.key)
 
 
 @dataclass(frozen=True, slots=True)

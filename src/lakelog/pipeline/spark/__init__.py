@@ -11,5 +11,5 @@ Who does what, from the driver to the executors:
 - `key_scan.SparkScanner` is the second kind of job: the scan of log compaction, by data frames.
 - `diagnosis` says in one line what is wrong with Java, Spark or an executor (`ExecutorReport`).
 
-Values on the way: tasks (`Task`) -> `BinJob` -> rows -> answers (`Answer`), in the order asked for.
+Values on the way: `FileTask` -> `BinJob` -> rows -> `FileAnswer`, in the order asked for.
 """

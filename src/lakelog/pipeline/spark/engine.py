@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from lakelog.model.failures import Refused, Unavailable
-from lakelog.pipeline.files.file_task import Answer, BinOptions, Task, input_bytes, pack
+from lakelog.pipeline.files.file_task import BinOptions, FileAnswer, FileTask, pack
 from lakelog.pipeline.spark import diagnosis
 from lakelog.pipeline.spark.diagnosis import is_lost, one_line, spark_failures, text_of
 from lakelog.pipeline.spark.executor_job import ROW, BinJob, StoreAddress, decode_answer, encode_bin
@@ -112,13 +112,13 @@ class SparkEngine:
         """Why this engine can do nothing any more; None as long as it can."""
         return self._loss
 
-    async def run(self, tasks: Sequence[Task]) -> Sequence[Answer]:
+    async def run(self, tasks: Sequence[FileTask]) -> Sequence[FileAnswer]:
         """The answer to each task, in order; `Unavailable` when the job as a whole failed."""
         if not tasks:
             return ()
-        sizes = [input_bytes(task) for task in tasks]
+        sizes = [task.input_bytes for task in tasks]
         bins = pack(sizes, slots=self._slots, options=self.bins)
-        encoded = tuple(encode_bin((place, tasks[place]) for place in one) for one in bins)
+        encoded = tuple(encode_bin((place, tasks[place]) for place in places) for places in bins)
         job = BinJob(self._address, encoded)
         rows = await self.call(lambda: self._collect(job))
         return _answers(tasks, rows)
@@ -217,12 +217,12 @@ def _close_unwanted(future: "Future[WarmSession]") -> None:
         future.result().close()
 
 
-def _answers(tasks: Sequence[Task], rows: Sequence[_Row]) -> list[Answer]:
+def _answers(tasks: Sequence[FileTask], rows: Sequence[_Row]) -> list[FileAnswer]:
     """One for each task, in their order, each checked to be about its task."""
-    found = {place: decode_answer(data) for place, data in rows}
-    if len(rows) != len(tasks) or set(found) != set(range(len(tasks))):
+    by_place = {place: decode_answer(data) for place, data in rows}
+    if len(rows) != len(tasks) or set(by_place) != set(range(len(tasks))):
         raise Unavailable(f"Spark: {len(rows)} answers came back to {len(tasks)} tasks")
-    answers = [found[place] for place in range(len(tasks))]
+    answers = [by_place[place] for place in range(len(tasks))]
     for task, answer in zip(tasks, answers, strict=True):
         if (answer.task_id, answer.attempt) != (task.task_id, task.attempt):
             raise Unavailable(f"Spark: task {task.task_id} was answered for {answer.task_id}")

@@ -24,7 +24,7 @@ from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.config.stores import open_objects
 from lakelog.model.failures import Failure
 from lakelog.objects.port import ObjectStore
-from lakelog.pipeline.files.file_task import Answer, CompactionFailure, Task, Trouble, input_bytes
+from lakelog.pipeline.files.file_task import FileAnswer, FileFailure, FileTask, Trouble
 from lakelog.pipeline.files.run_task import run_task
 from lakelog.records import kernels
 
@@ -124,7 +124,7 @@ ROW: Final = "place int, answer binary"
 SMALL_BYTES: Final = 1 << 20
 SMALL_AT_ONCE: Final = 8
 
-Numbered: TypeAlias = tuple[int, Task]
+Numbered: TypeAlias = tuple[int, FileTask]
 
 
 class OtherVersionError(Exception):
@@ -142,9 +142,9 @@ def decode_bin(data: bytes) -> tuple[Numbered, ...]:
     return tasks
 
 
-def decode_answer(data: bytes) -> Answer:
+def decode_answer(data: bytes) -> FileAnswer:
     """An answer as an executor sent it."""
-    answer: Answer = pickle.loads(data)  # noqa: S301 - from an executor that runs our code
+    answer: FileAnswer = pickle.loads(data)  # noqa: S301 - from an executor that runs our code
     return answer
 
 
@@ -168,7 +168,7 @@ class BinJob:
                 yield _rows(run_bin(self.address, decode_bin(self.bins[number])))
 
 
-def run_bin(address: StoreAddress, tasks: Sequence[Numbered]) -> list[tuple[int, Answer]]:
+def run_bin(address: StoreAddress, tasks: Sequence[Numbered]) -> list[tuple[int, FileAnswer]]:
     """The answer to each of them."""
     try:
         place = place_of(address)
@@ -177,21 +177,21 @@ def run_bin(address: StoreAddress, tasks: Sequence[Numbered]) -> list[tuple[int,
     return place.run(_run_all(place, tasks))
 
 
-async def _run_all(place: WorkerPlace, tasks: Sequence[Numbered]) -> list[tuple[int, Answer]]:
-    small = [one for one in tasks if input_bytes(one[1]) <= SMALL_BYTES]
+async def _run_all(place: WorkerPlace, tasks: Sequence[Numbered]) -> list[tuple[int, FileAnswer]]:
+    small = [numbered for numbered in tasks if numbered[1].input_bytes <= SMALL_BYTES]
     answers = [answer async for answer in _together(place, small)]
     for number, task in tasks:
-        if input_bytes(task) > SMALL_BYTES:
+        if task.input_bytes > SMALL_BYTES:
             answers.append((number, await _answer(place, task)))
     return answers
 
 
 async def _together(
     place: WorkerPlace, tasks: Sequence[Numbered]
-) -> AsyncIterator[tuple[int, Answer]]:
+) -> AsyncIterator[tuple[int, FileAnswer]]:
     places = asyncio.Semaphore(SMALL_AT_ONCE)
 
-    async def one(task: Task) -> Answer:
+    async def one(task: FileTask) -> FileAnswer:
         async with places:
             return await _answer(place, task)
 
@@ -201,22 +201,22 @@ async def _together(
         yield number, ran.result()
 
 
-async def _answer(place: WorkerPlace, task: Task) -> Answer:
+async def _answer(place: WorkerPlace, task: FileTask) -> FileAnswer:
     try:
         return await run_task(place.objects, task, pool=place.pool, directory=place.directory)
     except Exception as error:  # noqa: BLE001 - a bug in one task must not end the others
         return failure_of(task, error)
 
 
-def failure_of(task: Task, error: Exception) -> CompactionFailure:
+def failure_of(task: FileTask, error: Exception) -> FileFailure:
     """The answer to a task whose worker raised."""
     reason = f"{type(error).__name__}: {error}"
-    return CompactionFailure(
+    return FileFailure(
         task.task_id, task.attempt, Trouble.UNAVAILABLE, reason, "", task.start, task.end
     )
 
 
-def _rows(answers: Sequence[tuple[int, Answer]]) -> "pa.RecordBatch":
+def _rows(answers: Sequence[tuple[int, FileAnswer]]) -> "pa.RecordBatch":
     import pyarrow as pa  # noqa: PLC0415 - the driver makes jobs without it
 
     places = pa.array([number for number, _ in answers], pa.int32())

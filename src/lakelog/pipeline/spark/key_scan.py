@@ -19,7 +19,7 @@ from lakelog import __version__
 from lakelog.model.failures import Unavailable
 from lakelog.pipeline.files.file_task import (
     BinOptions,
-    CompactionFailure,
+    FileFailure,
     TablePiece,
     Trouble,
     pack,
@@ -88,7 +88,7 @@ class SparkScanner:
         if not files:
             return [() for _ in plans]
         bins = pack([size for _, _, size in files], slots=self._engine.slots, options=self.bins)
-        chosen = tuple(tuple(files[at][:2] for at in one) for one in bins)
+        chosen = tuple(tuple(files[at][:2] for at in places) for places in bins)
         job = ScanJob(self._address, pickle.dumps(tuple(plans), protocol=5), chosen)
         rows = await self._engine.call(lambda: _collect(self._engine.spark, job))
         return _answers(plans, rows)
@@ -99,7 +99,7 @@ class _Found(NamedTuple):
 
     plan: int
     place: int
-    answer: Survivors | CompactionFailure
+    answer: Survivors | FileFailure
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +126,7 @@ class ScanJob:
                     yield from _key_rows(plan, place, found)
 
 
-def _read(
-    address: StoreAddress, plan: CleaningPlan, piece: TablePiece
-) -> FileKeys | CompactionFailure:
+def _read(address: StoreAddress, plan: CleaningPlan, piece: TablePiece) -> FileKeys | FileFailure:
     """The keys of one file; whatever goes wrong is an answer."""
     try:
         place = place_of(address)
@@ -141,20 +139,18 @@ def _read(
         return failure_of(plan, trouble)
 
 
-def _key_rows(
-    plan: int, place: int, found: FileKeys | CompactionFailure
-) -> "Iterator[pa.RecordBatch]":
+def _key_rows(plan: int, place: int, found: FileKeys | FileFailure) -> "Iterator[pa.RecordBatch]":
     import pyarrow as pa  # noqa: PLC0415 - the driver makes jobs without it
 
     schema = _key_schema()
-    rest = found if isinstance(found, CompactionFailure) else (found.row_count, found.alone)
+    rest = found if isinstance(found, FileFailure) else (found.row_count, found.alone)
     marker = pa.array([pickle.dumps(rest, protocol=5)], pa.binary())
     one = [[plan], [place], marker, [0], [place]]
     yield pa.RecordBatch.from_arrays(
         [pa.array(column, kind.type) for column, kind in zip(one, schema, strict=True)],
         schema=schema,
     )
-    if isinstance(found, CompactionFailure):
+    if isinstance(found, FileFailure):
         return
     keys = found.keys
     count = keys.num_rows
@@ -210,7 +206,7 @@ def _file_row(rows: "pa.Table") -> "pa.Table":
     is_marker = rows["rest"].is_valid()
     (rest,) = rows["rest"].filter(is_marker).to_pylist()
     found = pickle.loads(rest)  # noqa: S301 - from an executor that runs our code
-    if not isinstance(found, CompactionFailure):
+    if not isinstance(found, FileFailure):
         row_count, alone = found
         latest = rows["row"].to_numpy()[~is_marker.to_numpy()] // 2
         found = survivors_of("", row_count=row_count, latest=latest, alone=alone)
@@ -224,22 +220,22 @@ def _file_row(rows: "pa.Table") -> "pa.Table":
 
 
 def _answers(plans: Sequence[CleaningPlan], rows: Sequence[_Found]) -> list[ScanAnswer]:
-    found = {(row.plan, row.place): row.answer for row in rows}
-    wanted = {(at, place) for at, plan in enumerate(plans) for place in range(len(plan.files))}
-    if set(found) != wanted or len(rows) != len(wanted):
-        raise Unavailable(f"Spark: {len(rows)} answers came back to {len(wanted)} files")
+    by_place = {(row.plan, row.place): row.answer for row in rows}
+    asked = {(at, place) for at, plan in enumerate(plans) for place in range(len(plan.files))}
+    if set(by_place) != asked or len(rows) != len(asked):
+        raise Unavailable(f"Spark: {len(rows)} answers came back to {len(asked)} files")
     answers: list[ScanAnswer] = []
     for at, plan in enumerate(plans):
-        of_plan = [found[at, place] for place in range(len(plan.files))]
-        failures = [one for one in of_plan if isinstance(one, CompactionFailure)]
-        if failures:
+        of_plan = [by_place[at, place] for place in range(len(plan.files))]
+        failures = [answer for answer in of_plan if isinstance(answer, FileFailure)]
+        if failures:  # a file that cannot be read ends the scan of its plan alone
             answers.append(failures[0])
             continue
         answers.append(
             tuple(
-                Survivors(piece.key, one.row_count, one.kept_count, one.kept_offsets)
-                for piece, one in zip(plan.pieces, of_plan, strict=True)
-                if isinstance(one, Survivors)
+                Survivors(piece.key, file.row_count, file.kept_count, file.kept_offsets)
+                for piece, file in zip(plan.pieces, of_plan, strict=True)
+                if isinstance(file, Survivors)
             )
         )
     return answers

@@ -4,7 +4,7 @@ import pytest
 from tests.spark.stream_stage import Theatre, offsets, play
 
 from lakelog.model.failures import Unavailable
-from lakelog.spark.looks import LOOK_S, PATIENCE_S
+from lakelog.spark.topic_poller import PATIENCE_S, POLL_S
 
 
 def test_an_idle_stream_asks_fewer_than_20_times_a_second() -> None:
@@ -17,7 +17,7 @@ def test_an_idle_stream_asks_fewer_than_20_times_a_second() -> None:
             assert await query.latest(start, None) == start
             assert await query.available() == start
             await at.clock.sleep(0.01)  # as Spark does
-        assert 10 / LOOK_S * 0.8 < len(at.index.questions) < 200
+        assert 10 / POLL_S * 0.8 < len(at.index.questions) < 200
         assert 9 <= at.index.questions.count("topics") <= 11
 
     play(scenario, 5)

@@ -1,7 +1,7 @@
 """What a stream sees of its topics, asked for rarely enough that an idle stream costs nothing.
 
 Spark asks a stream for news ninety times a second. Heads are asked for when the last answer is
-older than `LOOK_S`, topics when it is older than `TOPICS_S` or when a partition is gone: that is
+older than `POLL_S`, topics when it is older than `TOPICS_S` or when a partition is gone: that is
 fewer than 20 questions a second. Who comes earlier waits for that, and does not get the old answer:
 so "nothing is new" is always true of a moment after the question, and whoever lets Spark process
 all that is available (`processAllAvailable`) has what was written before.
@@ -21,9 +21,9 @@ from lakelog.lake.read.read_request import Matching, Topics
 from lakelog.lake.read.topic_source import TopicSource
 from lakelog.model.failures import Unavailable
 from lakelog.reading.ranges import TopicStreams
-from lakelog.spark.standing import Look, looked, wanted_now
+from lakelog.spark.standing import LivePartitions, live_partitions, wanted_now
 
-LOOK_S: Final = 0.06
+POLL_S: Final = 0.06
 TOPICS_S: Final = 1.0
 PATIENCE_S: Final = 60.0
 PAUSE_S: Final = 0.25
@@ -34,7 +34,7 @@ Sleep: TypeAlias = Callable[[float], Awaitable[None]]
 _log: Final = logging.getLogger(__name__)
 
 
-class Looks:
+class TopicPoller:
     """The partitions that are wanted and what they have, of now or of a moment ago."""
 
     def __init__(
@@ -46,32 +46,32 @@ class Looks:
         self._sleep = sleep
         self._partitions: tuple[PartitionStream, ...] = ()
         self._listed_s = float("-inf")
-        self._look: Look = {}
-        self._looked_s = float("-inf")
+        self._live: LivePartitions = {}
+        self._polled_s = float("-inf")
 
-    async def current(self) -> Look:
+    async def current(self) -> LivePartitions:
         """What there is now, or soon; the same object as before if nothing has changed."""
-        early_s = self._looked_s + LOOK_S - self._clock.monotonic_s()
+        early_s = self._polled_s + POLL_S - self._clock.monotonic_s()
         if early_s > 0:
             await self._sleep(early_s)
         return await self.patient(self._ask)
 
-    async def fresh(self) -> Look:
+    async def fresh(self) -> LivePartitions:
         """What there is now, topics and all, without waiting."""
         self._listed_s = float("-inf")
         return await self.patient(self._ask)
 
-    async def seen(self) -> Look:
+    async def seen(self) -> LivePartitions:
         """What there was when somebody last looked."""
-        return self._look if self._looked_s > float("-inf") else await self.fresh()
+        return self._live if self._polled_s > float("-inf") else await self.fresh()
 
-    async def at(self, names: Sequence[str]) -> Look:
+    async def at(self, names: Sequence[str]) -> LivePartitions:
         """What these topics have now, whether they are wanted or not."""
 
-        async def ask() -> Look:
+        async def ask() -> LivePartitions:
             topics = await self._source.index.topics(names)
             partitions = wanted_now(Matching(""), topics)
-            return looked(partitions, await self._source.bounds(partitions))
+            return live_partitions(partitions, await self._source.bounds(partitions))
 
         return await self.patient(ask)
 
@@ -90,7 +90,7 @@ class Looks:
                     _log.warning("asked again: %s", reason)
             await self._sleep(PAUSE_S)
 
-    async def _ask(self) -> Look:
+    async def _ask(self) -> LivePartitions:
         began_s = self._clock.monotonic_s()
         if began_s - self._listed_s >= TOPICS_S:
             await self._list(began_s)
@@ -98,10 +98,10 @@ class Looks:
         if any(one.stream not in bounds for one in self._partitions):
             await self._list(began_s)  # a topic was deleted, and may have been made again
             bounds = await self._source.bounds(self._partitions) if self._partitions else {}
-        look = looked(self._partitions, bounds)
-        self._look = self._look if look == self._look else look
-        self._looked_s = began_s
-        return self._look
+        live = live_partitions(self._partitions, bounds)
+        self._live = self._live if live == self._live else live
+        self._polled_s = began_s
+        return self._live
 
     async def _list(self, now_s: float) -> None:
         topics: Sequence[TopicStreams]

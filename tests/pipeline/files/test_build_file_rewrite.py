@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.log.tables import table_facts
 from tests.pipeline.files.table_files import (
     Batches,
     consumed,
@@ -31,17 +32,19 @@ from lakelog.objects.memory import MemoryObjectStore
 from lakelog.objects.port import Buffer
 from lakelog.pipeline.files import inputs
 from lakelog.pipeline.files.file_task import (
-    CompactionFailure,
-    CompactionResult,
-    RewriteTask,
+    FileFailure,
+    FileResult,
+    FileTask,
+    TableInputs,
     TablePiece,
     Trouble,
     pack_offsets,
 )
-from lakelog.pipeline.files.to_parquet import rewrite
+from lakelog.pipeline.files.run_task import run_task
 from lakelog.records.build import Record
 from lakelog.records.header import parse_header
 from lakelog.records.table_schema import FIELD_IDS
+from lakelog.streams.table import Int64s
 
 
 def end_of(batches: Batches) -> int:
@@ -60,22 +63,27 @@ async def halves(objects: MemoryObjectStore, batches: Batches) -> list[TablePiec
     ]
 
 
-async def done(objects: MemoryObjectStore, task: RewriteTask) -> CompactionResult:
-    answer = await rewrite(objects, task)
-    assert isinstance(answer, CompactionResult), answer
+async def done(objects: MemoryObjectStore, task: FileTask) -> FileResult:
+    answer = await run_task(objects, task)
+    assert isinstance(answer, FileResult), answer
     return answer
 
 
-async def failure_of(objects: MemoryObjectStore, task: RewriteTask) -> CompactionFailure:
+async def failure_of(objects: MemoryObjectStore, task: FileTask) -> FileFailure:
     before = {info.key async for info in objects.list("")}
-    answer = await rewrite(objects, task)
-    assert isinstance(answer, CompactionFailure), answer
+    answer = await run_task(objects, task)
+    assert isinstance(answer, FileFailure), answer
     assert (answer.task_id, answer.attempt) == (task.task_id, task.attempt)
     assert {info.key async for info in objects.list("")} == before
     return answer
 
 
-def output_of(task: RewriteTask, result: CompactionResult) -> TablePiece:
+def keeping(task: FileTask, offsets: Int64s) -> FileTask:
+    assert isinstance(task.inputs, TableInputs)
+    return replace(task, inputs=replace(task.inputs, kept_offsets=pack_offsets(offsets)))
+
+
+def output_of(task: FileTask, result: FileResult) -> TablePiece:
     return TablePiece(task.key, result.facts.size_bytes, task.start, task.end, True)
 
 
@@ -107,7 +115,7 @@ def test_the_new_file_says_where_its_rows_come_from() -> None:
             await put_file(objects, numbered(6, 9), start=6, end=10),
         ]
         task = replace(rewriting(pieces), batch_bytes_max=77)
-        facts = (await done(objects, task)).facts
+        facts = table_facts(await done(objects, task))
         origin = facts.origin
         assert (origin.stream, origin.partition, origin.task) == (7, 3, "7-2")
         assert (origin.start, origin.end, origin.batch_bytes_max) == (4, 10, 77)
@@ -148,10 +156,10 @@ def test_any_rows_survive_and_only_those_that_are_kept(
             kept = {row.offset for row in expected if data.draw(st.booleans())}
             offsets = np.array(sorted(kept), np.int64)
             expected = [row for row in expected if row.offset in kept]
-            task = replace(task, kept_offsets=pack_offsets(offsets))
+            task = keeping(task, offsets)
         result = await done(objects, task)
         assert await consumed(objects, output_of(task, result)) == expected
-        assert result.facts.row_count == len(expected)
+        assert table_facts(result).row_count == len(expected)
 
     asyncio.run(scenario())
 
@@ -160,13 +168,13 @@ def test_a_range_that_loses_all_rows_becomes_a_file_without_rows() -> None:
     async def scenario() -> None:
         objects = MemoryObjectStore(SystemClock())
         piece = await put_file(objects, numbered(0, 1), start=0, end=4)
-        task = replace(rewriting([piece]), kept_offsets=pack_offsets(np.zeros(0, np.int64)))
-        facts = (await done(objects, task)).facts
+        task = keeping(rewriting([piece]), np.zeros(0, np.int64))
+        facts = table_facts(await done(objects, task))
         assert (facts.row_count, facts.max_timestamp_ms, facts.row_groups) == (0, -1, ())
         again = TablePiece(task.key, facts.size_bytes, 0, 4, False)
         more = await put_file(objects, numbered(4), start=4, end=6)
         merged = replace(rewriting([again, more]), key="compaction/x.parquet")
-        assert (await done(objects, merged)).facts.row_count == 1
+        assert table_facts(await done(objects, merged)).row_count == 1
 
     asyncio.run(scenario())
 
@@ -203,8 +211,8 @@ def test_damage_anywhere_is_found_and_named(small: int, monkeypatch: pytest.Monk
             damaged = bytearray(whole)
             damaged[place] ^= 0x40
             await objects.put(second.key, [damaged])
-            answer = await rewrite(objects, task)
-            if isinstance(answer, CompactionResult):  # a byte of the page index, which nobody reads
+            answer = await run_task(objects, task)
+            if isinstance(answer, FileResult):  # a byte of the page index, which nobody reads
                 assert (await table_of(objects, task.key)).num_rows == 80
                 await objects.delete([task.key])
                 continue
@@ -224,13 +232,13 @@ def test_a_file_that_is_not_what_the_index_says_is_refused() -> None:
         objects = MemoryObjectStore(SystemClock())
         piece = await put_file(objects, numbered(0, 1), start=0, end=2)
         task = rewriting([piece])
-        wrong: Sequence[RewriteTask] = (
+        wrong: Sequence[FileTask] = (
             replace(task, stream=8),
             replace(task, partition=4),
             replace(task, topic_id=bytes(16)),
             rewriting([replace(piece, end=3)]),
             rewriting([outside_of_the_table(piece)]),
-            replace(task, kept_offsets=pack_offsets(np.array([0, 5], np.int64))),
+            keeping(task, np.array([0, 5], np.int64)),
         )
         for one in wrong:
             assert (await failure_of(objects, one)).trouble is Trouble.CORRUPT
@@ -277,8 +285,8 @@ def test_a_directory_that_is_not_there_is_an_answer(tmp_path: Path) -> None:
     async def scenario() -> None:
         objects = MemoryObjectStore(SystemClock())
         piece = await put_file(objects, numbered(0), start=0, end=1)
-        answer = await rewrite(objects, rewriting([piece]), directory=str(tmp_path / "no"))
-        assert isinstance(answer, CompactionFailure)
+        answer = await run_task(objects, rewriting([piece]), directory=str(tmp_path / "no"))
+        assert isinstance(answer, FileFailure)
         assert answer.trouble is Trouble.UNAVAILABLE
 
     asyncio.run(scenario())
@@ -298,7 +306,7 @@ def test_a_pool_makes_the_same_file_and_values_travel(tmp_path: Path) -> None:
         alone = await done(objects, task)
         expected = bytes(await objects.get(task.key))
         with ThreadPoolExecutor(1) as pool:
-            answer = await rewrite(objects, task, pool=pool, directory=str(tmp_path))
+            answer = await run_task(objects, task, pool=pool, directory=str(tmp_path))
         assert pickle.loads(pickle.dumps(answer)) == alone
         assert bytes(await objects.get(task.key)) == expected
 
@@ -311,7 +319,7 @@ def test_the_ids_of_the_table_are_written() -> None:
         piece = await put_file(objects, numbered(0), start=0, end=1)
         ids = tuple((path, number + 100) for path, number in FIELD_IDS.items())
         task = replace(rewriting([piece]), field_ids=ids)
-        facts = (await done(objects, task)).facts
+        facts = table_facts(await done(objects, task))
         assert {(one.path, one.field_id) for one in facts.columns} <= set(ids)
         schema = pq.read_schema(pa.BufferReader(await objects.get(task.key)))
         assert schema.field("offset").metadata[b"PARQUET:field_id"] == b"102"

@@ -10,24 +10,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.log.segments import created, fill_hostile, read_bytes, segmented, unreadable
-from tests.log.tables import tabled, task_of, wal_pieces
+from tests.log.tables import table_facts, tabled, task_of, wal_pieces
 from tests.log.world import TOPIC, Node, World, batch, run
-from tests.pipeline.files.test_to_parquet_wal import Failing
+from tests.pipeline.files.test_build_file_wal import Failing
 from tests.records.table_cases import rows_of
 
 from lakelog.index.ports import StreamColumns
 from lakelog.model.failures import Unavailable
 from lakelog.objects.memory import MemoryObjectStore
-from lakelog.pipeline.files import to_parquet
+from lakelog.pipeline.files import inputs
 from lakelog.pipeline.files.file_task import (
-    CompactionFailure,
-    CompactionResult,
-    RowsResult,
-    RowsTask,
+    FileFailure,
+    FileResult,
+    FileTask,
+    SegmentInputs,
     SegmentPiece,
     Trouble,
 )
-from lakelog.pipeline.files.to_parquet import compact, compact_rows
+from lakelog.pipeline.files.run_task import run_task
 from lakelog.pipeline.planning.backfill import plan_backfill
 from lakelog.pipeline.planning.wal_ranges import PlanOptions, plan_stream
 from lakelog.pipeline.saga.values import PlannedTask, StreamName, TaskTarget
@@ -38,14 +38,14 @@ NAME = StreamName(1, TOPIC, "t", 0)
 EAGER = PlanOptions(freshness_ms=0)
 
 
-def rows_task(node: Node, *, start: int = 0, end: int | None = None) -> RowsTask:
+def rows_task(node: Node, *, start: int = 0, end: int | None = None) -> FileTask:
     """A task over the segments of stream 1 that lie in [start, end)."""
     pieces = []
     for one in node.log.pieces(1):
         is_inside = one.start >= start and (end is None or one.end <= end)
         if is_inside and isinstance(one.name, FileName) and one.name.kind is FileKind.SEGMENT:
             pieces.append(SegmentPiece(one.name.key, one.object_bytes, one.start, one.end))
-    return RowsTask(
+    return FileTask(
         task_id="1-9",
         attempt="a1",
         stream=1,
@@ -54,7 +54,8 @@ def rows_task(node: Node, *, start: int = 0, end: int | None = None) -> RowsTask
         partition=0,
         start=pieces[0].start,
         end=pieces[-1].end,
-        pieces=tuple(pieces),
+        inputs=SegmentInputs(tuple(pieces)),
+        output=FileKind.PARQUET,
         key="compaction/v1/topic=t/partition=0/1-9-9-a1.parquet",
         batch_bytes_max=1 << 20,
     )
@@ -85,11 +86,12 @@ def test_records_of_a_segment_below_the_log_start_become_no_rows(log_start: int)
             await node.log.append([1], [batch(b"a", b"b", b"c")], deadline_s=world.soon())
         await segmented(world, node, 1)
         task = replace(rows_task(node), log_start=log_start)
-        result = await compact_rows(world.objects, task)
-        assert isinstance(result, RowsResult)
+        result = await run_task(world.objects, task)
+        assert isinstance(result, FileResult)
         rows = (await table_of(world, task.key))["offset"].to_pylist()
         assert rows == list(range(log_start, 6))
-        assert (result.facts.origin.start, result.facts.origin.end) == (0, 6)
+        origin = table_facts(result).origin
+        assert (origin.start, origin.end) == (0, 6)
 
     run(scenario)
 
@@ -98,7 +100,7 @@ def test_records_of_a_segment_below_the_log_start_become_no_rows(log_start: int)
 def test_the_file_holds_every_row_that_can_be_read(
     slice_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(to_parquet, "READ_BYTES", slice_bytes)
+    monkeypatch.setattr(inputs, "READ_BYTES", slice_bytes)
 
     async def scenario(world: World) -> None:
         node = await created(world, 1)
@@ -108,10 +110,10 @@ def test_the_file_holds_every_row_that_can_be_read(
         await segmented(world, node, 1, end=half, index_interval_bytes=300)
         await segmented(world, node, 1, index_interval_bytes=300)
         task = pickle.loads(pickle.dumps(rows_task(node)))
-        assert len(task.pieces) == 2
+        assert len(task.inputs.pieces) == 2
         with ThreadPoolExecutor(1) as pool:
-            result = await compact_rows(world.objects, task, pool=pool)
-        assert isinstance(result, RowsResult)
+            result = await run_task(world.objects, task, pool=pool)
+        assert isinstance(result, FileResult)
         assert pickle.loads(pickle.dumps(result)) == result
         assert len(result.left_out) == 5  # one for each codec
         bad = {start for start, _ in result.left_out}
@@ -121,7 +123,7 @@ def test_the_file_holds_every_row_that_can_be_read(
         assert table["offset"].to_pylist() == [row.offset for row in rows]
         assert table["value"].to_pylist() == [row.value for row in rows]
         assert table["key"].to_pylist() == [row.key for row in rows]
-        facts = result.facts
+        facts = table_facts(result)
         assert (facts.origin.start, facts.origin.end) == (task.start, task.end)
         assert facts.row_count == len(rows)
         assert facts.size_bytes == len(await world.objects.get(result.key))
@@ -135,14 +137,14 @@ def test_rows_of_good_batches_are_those_that_compaction_would_have_made() -> Non
         for number in range(30):
             sent = batch(b"%d" % number, b"x" * 50, timestamp_ms=1000 + number)
             await node.log.append([1], [sent], deadline_s=world.soon())
-        straight = await compact(world.objects, task_of(node, 1))
-        assert isinstance(straight, CompactionResult)
+        straight = await run_task(world.objects, task_of(node, 1))
+        assert isinstance(straight, FileResult)
         await segmented(world, node, 1)
-        result = await compact_rows(world.objects, rows_task(node))
-        assert isinstance(result, RowsResult)
+        result = await run_task(world.objects, rows_task(node))
+        assert isinstance(result, FileResult)
         assert result.left_out == ()
         assert await table_of(world, result.key) == await table_of(world, straight.key)
-        assert result.facts.columns == straight.facts.columns
+        assert table_facts(result).columns == table_facts(straight).columns
 
     run(scenario)
 
@@ -152,9 +154,9 @@ def test_a_segment_without_a_row_is_a_file_without_rows() -> None:
         node = await created(world, 1)
         await node.log.append([1], [unreadable()], deadline_s=world.soon())
         await segmented(world, node, 1)
-        result = await compact_rows(world.objects, rows_task(node))
-        assert isinstance(result, RowsResult)
-        assert (result.facts.row_count, result.left_out) == (0, ((0, 3),))
+        result = await run_task(world.objects, rows_task(node))
+        assert isinstance(result, FileResult)
+        assert (table_facts(result).row_count, result.left_out) == (0, ((0, 3),))
 
     run(scenario)
 
@@ -168,17 +170,18 @@ def test_damage_and_loss_name_the_segment() -> None:
         whole = bytes(await world.objects.get(made.key))
         for content in (whole[:-1], whole[:40] + b"\xff" + whole[41:], b"x" * len(whole), b"x"):
             await world.objects.put(made.key, [content])
-            answer = await compact_rows(world.objects, task)
-            assert isinstance(answer, CompactionFailure)
+            answer = await run_task(world.objects, task)
+            assert isinstance(answer, FileFailure)
             assert (answer.trouble, answer.object_key) == (Trouble.CORRUPT, made.key)
         await world.objects.put(made.key, [whole])
-        other = replace(task, start=0, end=2, pieces=(replace(task.pieces[0], end=2),))
-        answer = await compact_rows(world.objects, other)
-        assert isinstance(answer, CompactionFailure)
+        longer = SegmentPiece(made.key, len(whole), 0, 2)
+        other = replace(task, end=2, inputs=SegmentInputs((longer,)))
+        answer = await run_task(world.objects, other)
+        assert isinstance(answer, FileFailure)
         assert answer.trouble is Trouble.CORRUPT
         await world.objects.delete([made.key])
-        answer = await compact_rows(world.objects, task)
-        assert isinstance(answer, CompactionFailure)
+        answer = await run_task(world.objects, task)
+        assert isinstance(answer, FileFailure)
         assert (answer.trouble, answer.start, answer.end) == (Trouble.MISSING, 0, 1)
 
     run(scenario)
@@ -192,11 +195,11 @@ def test_a_store_or_a_disk_that_fails_is_an_answer() -> None:
         task, inner = rows_task(node), world.objects
         assert isinstance(inner, MemoryObjectStore)
         for put, get in ((Unavailable("503"), None), (None, Unavailable("503"))):
-            answer = await compact_rows(Failing(inner, put=put, get=get), task)
-            assert isinstance(answer, CompactionFailure)
+            answer = await run_task(Failing(inner, put=put, get=get), task)
+            assert isinstance(answer, FileFailure)
             assert answer.trouble is Trouble.UNAVAILABLE
-        answer = await compact_rows(inner, task, directory=str(Path(__file__) / "nowhere"))
-        assert isinstance(answer, CompactionFailure)
+        answer = await run_task(inner, task, directory=str(Path(__file__) / "nowhere"))
+        assert isinstance(answer, FileFailure)
         assert answer.trouble is Trouble.UNAVAILABLE
 
     run(scenario)
@@ -215,8 +218,8 @@ def test_a_table_lacks_nothing_but_the_batch_that_cannot_be_read() -> None:
         assert len(node.log.pieces(1)) == 3  # the bad batch shares its entry with 400 good ones
         served = await read_bytes(world, node, 1)
 
-        failed = await compact(world.objects, task_of(node, 1))
-        assert isinstance(failed, CompactionFailure)
+        failed = await run_task(world.objects, task_of(node, 1))
+        assert isinstance(failed, FileFailure)
         assert (failed.trouble, failed.start, failed.end) == (Trouble.UNREADABLE, 220, 223)
         quarantine = ((failed.start, failed.end),)
         offsets: list[int] = []
@@ -228,8 +231,8 @@ def test_a_table_lacks_nothing_but_the_batch_that_cannot_be_read() -> None:
             if planned is not None:
                 assert isinstance(planned, PlannedTask)
                 task = rows_task(node, start=planned.start, end=planned.end)
-                rows = await compact_rows(world.objects, task)
-                assert isinstance(rows, RowsResult)
+                rows = await run_task(world.objects, task)
+                assert isinstance(rows, FileResult)
                 assert rows.left_out == quarantine
                 offsets += (await table_of(world, rows.key))["offset"].to_pylist()
                 vector = planned.end

@@ -1,10 +1,10 @@
 """A log is read over files that were rewritten or cleaned as if they always had been so."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
-from tests.log.tables import accepted, read_all, tabled
+from msgspec import structs
+from tests.log.tables import accepted, read_all, table_facts, tabled
 from tests.log.world import TOPIC, Node, World, run
 from tests.records.table_cases import Row
 
@@ -12,8 +12,13 @@ from lakelog.catalog.port import DataFileView
 from lakelog.domain.outcomes import Swapped
 from lakelog.index.ports import StreamEntry, StreamView
 from lakelog.log.values import Found
-from lakelog.pipeline.files.file_task import CompactionResult, RewriteTask, TablePiece, pack_offsets
-from lakelog.pipeline.files.to_parquet import rewrite
+from lakelog.pipeline.files.file_task import (
+    FileTask,
+    TableInputs,
+    TablePiece,
+    pack_offsets,
+)
+from lakelog.pipeline.files.run_task import run_task
 from lakelog.pipeline.planning.small_files import replacement
 from lakelog.pipeline.saga.file_keys import output_key
 from lakelog.pipeline.saga.steps import AppendSwap, Observation, WriteFile, next_step
@@ -69,31 +74,27 @@ async def replaced(
     step = next_step(Observation(None, view, record), held=lease_of(record))
     assert step == WriteFile(record, entries)
     packed = None if kept is None else pack_offsets(np.array(kept, np.int64))
-    task = RewriteTask(
+    pieces = tuple(
+        TablePiece(file.key, file.size_bytes, entry.start, entry.end, file.key in record.inputs)
+        for file, entry in zip(files_of(entries), entries, strict=True)
+    )
+    task = FileTask(
         task_id=record.name,
         attempt=attempt,
-        domain=0,
         stream=1,
         topic_id=bytes(TOPIC),
         topic="t",
         partition=0,
         start=record.start,
         end=record.end,
-        pieces=tuple(
-            TablePiece(one.key, one.size_bytes, entry.start, entry.end, one.key in record.inputs)
-            for one, entry in zip(files_of(entries), entries, strict=True)
-        ),
+        inputs=TableInputs(pieces, packed),
+        output=FileKind.PARQUET,
         key=output_key(record, attempt=attempt),
-        kept_offsets=packed,
     )
-    answer = await rewrite(world.objects, task)
-    assert isinstance(answer, CompactionResult), answer
-    facts = answer.facts
-    name = FileName(FileKind.PARQUET, answer.key)
-    file = DataFile(
-        name, record.start, record.end, facts.row_count, facts.size_bytes, facts.max_timestamp_ms
-    )
-    committed = replace(record, state=TaskState.ICEBERG_COMMITTED, file=file)
+    facts = table_facts(await run_task(world.objects, task))
+    numbers = facts.row_count, facts.size_bytes, facts.max_timestamp_ms
+    file = DataFile(task.key, FileKind.PARQUET, record.start, record.end, *numbers)
+    committed = structs.replace(record, state=TaskState.ICEBERG_COMMITTED, file=file)
     swap = next_step(Observation(None, view, committed), held=lease_of(committed))
     assert isinstance(swap, AppendSwap), swap
     outcome = await node.replica.submit(swap.swap)
