@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from lakelog.index.ports import StreamEntry
+from lakelog.index.entries import Entry
 from lakelog.pipeline.files.file_task import (
     MESSAGE_BYTES_MAX,
     Answer,
@@ -183,7 +183,7 @@ def _compaction_task(write: FileWrite, attempt: str, domain: int) -> CompactionT
     )
 
 
-def _wal_pieces(entries: Sequence[StreamEntry]) -> tuple[WalPiece, ...]:
+def _wal_pieces(entries: Sequence[Entry]) -> tuple[WalPiece, ...]:
     pieces = []
     for one in entries:
         assert isinstance(one.name, WalName), one
@@ -194,7 +194,7 @@ def _wal_pieces(entries: Sequence[StreamEntry]) -> tuple[WalPiece, ...]:
     return tuple(pieces)
 
 
-def _table_pieces(entries: Sequence[StreamEntry], inputs: Sequence[str]) -> tuple[TablePiece, ...]:
+def _table_pieces(entries: Sequence[Entry], inputs: Sequence[str]) -> tuple[TablePiece, ...]:
     pieces = []
     for one in entries:
         assert isinstance(one.name, FileName), one
@@ -203,7 +203,7 @@ def _table_pieces(entries: Sequence[StreamEntry], inputs: Sequence[str]) -> tupl
     return tuple(pieces)
 
 
-def _segment_pieces(entries: Sequence[StreamEntry]) -> tuple[SegmentPiece, ...]:
+def _segment_pieces(entries: Sequence[Entry]) -> tuple[SegmentPiece, ...]:
     pieces = []
     for one in entries:
         assert isinstance(one.name, FileName), one

@@ -40,11 +40,12 @@ from typing import Final
 
 import numpy as np
 
-from lakelog.index.ports import StreamEntry, StreamView
+from lakelog.index.entries import Entry
+from lakelog.index.ports import StreamView
 from lakelog.pipeline.files.file_task import TablePiece, pack_offsets, unpack_offsets
 from lakelog.pipeline.saga.task_record import INPUTS_MAX, Cleaned
 from lakelog.pipeline.saga.values import StreamName
-from lakelog.streams.objects import FileKind, FileName
+from lakelog.streams.objects import FileKind
 
 STEPS_PER_RETENTION: Final = 16
 """Passes this close to each other, as parts of the retention of tombstones, count as one."""
@@ -68,7 +69,7 @@ class CleaningPlan:
     """A pass over the first entries of a stream."""
 
     name: StreamName
-    entries: tuple[StreamEntry, ...]
+    entries: tuple[Entry, ...]
     """The data files and segments of the range, in order."""
     end: int
     """Rows below this offset are looked at."""
@@ -78,7 +79,7 @@ class CleaningPlan:
     """Below this offset an earlier pass has left none."""
 
     @property
-    def files(self) -> tuple[StreamEntry, ...]:
+    def files(self) -> tuple[Entry, ...]:
         """The data files of the range."""
         return tuple(one for one in self.entries if one.kind is FileKind.PARQUET)
 
@@ -86,7 +87,7 @@ class CleaningPlan:
     def pieces(self) -> tuple[TablePiece, ...]:
         """The data files as a scan reads them; whether a table names each is not known here."""
         return tuple(
-            TablePiece(key_of(one), one.byte_length, one.start, one.end, in_table=True)
+            TablePiece(one.key, one.byte_length, one.start, one.end, in_table=True)
             for one in self.files
         )
 
@@ -107,7 +108,7 @@ class Survivors:
 class CleaningGroup:
     """Files next to each other that become one, with the rows of each that stay."""
 
-    entries: tuple[StreamEntry, ...]
+    entries: tuple[Entry, ...]
     survivors: tuple[Survivors, ...]
 
     @property
@@ -179,12 +180,12 @@ def groups_of(
     Files without rows go along where they are next to one. The pass is over when there is nothing.
     """
     groups: list[CleaningGroup] = []
-    run: list[StreamEntry] = []
+    run: list[Entry] = []
     size_bytes = 0
 
     def close() -> None:
         nonlocal size_bytes
-        found = tuple(survivors[key_of(one)] for one in run)
+        found = tuple(survivors[one.key] for one in run)
         if any(one.kept_count < one.row_count for one in found):
             groups.append(CleaningGroup(tuple(run), found))
         run.clear()
@@ -194,7 +195,7 @@ def groups_of(
         if one.kind is not FileKind.PARQUET:
             close()
             continue
-        found = survivors[key_of(one)]
+        found = survivors[one.key]
         stays = found.row_count > 0 and found.kept_count == found.row_count
         kept_bytes = one.byte_length * found.kept_count // max(1, found.row_count)
         if stays or len(run) == INPUTS_MAX or (run and size_bytes + kept_bytes > bytes_target):
@@ -206,19 +207,13 @@ def groups_of(
     return tuple(groups)
 
 
-def key_of(entry: StreamEntry) -> str:
-    """The key of the data file that an entry names."""
-    assert isinstance(entry.name, FileName), entry
-    return entry.name.key
-
-
 def _ready(
     view: StreamView,
     cleaned: Cleaned,
     rules: CleaningRules,
     quarantine: Sequence[tuple[int, int]],
     now_ms: int,
-) -> tuple[StreamEntry, ...]:
+) -> tuple[Entry, ...]:
     """The entries from the first one on that may be looked at."""
     youngest_ms = now_ms - rules.min_compaction_lag_ms
     found = []
@@ -234,12 +229,12 @@ def _ready(
     return tuple(found)
 
 
-def _overlaps(entry: StreamEntry, ranges: Sequence[tuple[int, int]]) -> bool:
+def _overlaps(entry: Entry, ranges: Sequence[tuple[int, int]]) -> bool:
     return any(entry.end > start and entry.start < end for start, end in ranges)
 
 
 def _is_dirty(
-    files: Sequence[StreamEntry], dirty: Sequence[StreamEntry], rules: CleaningRules, now_ms: int
+    files: Sequence[Entry], dirty: Sequence[Entry], rules: CleaningRules, now_ms: int
 ) -> bool:
     if not dirty:
         return False

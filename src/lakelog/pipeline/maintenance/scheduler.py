@@ -26,7 +26,8 @@ from functools import partial
 from typing import Final
 
 from lakelog.clock import Tasks, agreed_now_ms
-from lakelog.index.ports import IndexedTopic, StreamEntry, StreamRange
+from lakelog.index.entries import Entry
+from lakelog.index.ports import IndexedTopic, StreamRange
 from lakelog.log.options import CLOCK_HINT
 from lakelog.model.failures import Conflict, Failure, NotFound, OutcomeUnknown
 from lakelog.objects.port import ObjectStore
@@ -380,7 +381,7 @@ def rules_of(topic: IndexedTopic) -> CleaningRules:
     )
 
 
-def _are_files(entries: Sequence[StreamEntry], place: StreamRange) -> bool:
+def _are_files(entries: Sequence[Entry], place: StreamRange) -> bool:
     """Whether these are data files that are just the range."""
     if not entries or any(one.kind is not FileKind.PARQUET for one in entries):
         return False
