@@ -23,12 +23,12 @@ from lakelog.catalog.port import Tables
 from lakelog.catalog.tables import builtin_tables
 from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.config.stores import open_metadata, open_objects
+from lakelog.index.remote_index import RemoteIndex
 from lakelog.meta import keys
 from lakelog.meta.port import MetadataStore
 from lakelog.objects.port import ObjectStore
 from lakelog.pipeline.options import PipelineOptions
 from lakelog.pipeline.ports import TaskEngine
-from lakelog.pipeline.remote_index import RemoteIndex
 from lakelog.pipeline.round_report import RoundReport
 from lakelog.pipeline.rounds import Pipeline
 from lakelog.topics.cluster import ClusterRecord

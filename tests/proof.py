@@ -50,9 +50,9 @@ class Result:
 
 AREAS = {
     "tests of the core": "domain streams groups wal wire records meta objects conformance golden",
-    "tests of the broker": "broker coordinator topics log server http config testing",
+    "tests of the broker": "broker coordinator topics log index server http config testing",
     "tests of clients": "kafka_client client discovery cli bench compat docs",
-    "tests of tables": "catalog pipeline lake reading tables spark examples",
+    "tests of tables": "catalog pipeline lake tables spark examples",
     "tests of the whole": "sim tidy",
 }
 """Folders of `tests/` by step, so that a run that was interrupted need not begin anew."""

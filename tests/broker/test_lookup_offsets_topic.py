@@ -19,10 +19,10 @@ from lakelog.broker.lookup import (
 from lakelog.coordinator.owner import owner_events
 from lakelog.groups.events import Resolved
 from lakelog.groups.state import ConsumerGroup, ConsumerMember
+from lakelog.index.ports import TopicStreams
 from lakelog.lake.read.range_plan import chosen_partitions
 from lakelog.lake.read.read_request import Matching
 from lakelog.model.ids import OFFSETS_TOPIC, TopicId
-from lakelog.reading.ranges import TopicStreams
 from lakelog.wire.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,

@@ -18,9 +18,9 @@ import msgspec
 import pytest
 
 from lakelog.clock import SystemClock, SystemEntropy
+from lakelog.index.remote_index import RemoteIndex
 from lakelog.meta import keys
 from lakelog.meta.sqlite import SqliteMetadataStore
-from lakelog.pipeline.remote_index import RemoteIndex
 from lakelog.server.client import Client
 from lakelog.server.options import Address
 from lakelog.topics.cluster import ClusterRecord

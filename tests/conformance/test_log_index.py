@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 from tests.broker.whole import Stores
-from tests.server.index_stage import filled, made, opened, swap_of, swapped
+from tests.index.index_stage import filled, made, opened, swap_of, swapped
 
 from lakelog.broker.broker import Broker
-from lakelog.index.ports import LogIndex, StreamIndex, StreamRange
+from lakelog.index.entries import StreamIndex
+from lakelog.index.ports import LogIndex, StreamRange
 from lakelog.model.failures import Refused
 from lakelog.streams.objects import FileKind, FileName, WalName, digest
 from lakelog.wal.ids import wal_id_time_ms

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from lakelog.index.entries import Entries
+from lakelog.index.ports import PinnedRange
 from lakelog.lake.read.range_plan import Hinted
-from lakelog.reading.entries import WAL_ID_BYTES, Entries
-from lakelog.reading.ranges import PinnedRange
 from lakelog.streams.objects import FileKind
+from lakelog.wal.ids import WAL_ID_BYTES
 
 TOPIC_ID = bytes(range(16))
 

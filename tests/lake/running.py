@@ -16,14 +16,13 @@ from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.config.load import load
 from lakelog.config.options import Options
 from lakelog.config.stores import open_metadata, open_objects
-from lakelog.index.ports import IndexedTopic
+from lakelog.index.ports import IndexedTopic, PinnedRange
+from lakelog.index.remote_index import RemoteIndex
+from lakelog.lake.read.http_index import HttpIndex
 from lakelog.pipeline.files.run_task import InlineEngine
 from lakelog.pipeline.options import PipelineOptions
 from lakelog.pipeline.planning.wal_ranges import PlanOptions
-from lakelog.pipeline.remote_index import RemoteIndex
 from lakelog.pipeline.rounds import Pipeline
-from lakelog.reading.http_index import HttpIndex
-from lakelog.reading.ranges import PinnedRange
 from lakelog.server.client import Client
 from lakelog.streams.objects import FileKind
 from lakelog.wire.messages.create_topics import (
@@ -120,7 +119,7 @@ class Broker:
                 PinnedRange(topic, b"", at, found.streams[at], 0, 1 << 40)
                 for at in range(partitions)
             ]
-            placed = await index.entries(ranges)
+            placed = await index.located(ranges)
             return [[entry.kind for entry in one.entries] for one in placed if one is not None]
         finally:
             await index.close()

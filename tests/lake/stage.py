@@ -10,20 +10,18 @@ from tests.log.world import TOPIC, Node, World
 from tests.records.table_cases import Row, hostile_batches
 
 from lakelog.clock import Clock
-from lakelog.http.reading_messages import entries_of
-from lakelog.index.ports import StreamRange
+from lakelog.index.broker_index import BrokerIndex
+from lakelog.index.entries import LocatedRange, packed_range, unpacked_range
+from lakelog.index.ports import Bounds, PinnedRange, StreamRange, TopicStreams
 from lakelog.lake.read.range_plan import Hinted
 from lakelog.lake.read.range_reader import RowOptions, read_range
 from lakelog.lake.read.read_request import default_columns
-from lakelog.reading.index import StorePlace, located
-from lakelog.reading.ranges import Bounds, Located, PinnedRange, TopicStreams
-from lakelog.server.read_index import ReadIndex
 
 ALL = default_columns(include_headers=True)
 TOPIC_NAME = "t"
 
 
-class LogIndex(ReadIndex):
+class LogIndex(BrokerIndex):
     """The real index over a log that has no broker around it."""
 
     def __init__(self, node: Node, clock: Clock) -> None:
@@ -33,7 +31,7 @@ class LogIndex(ReadIndex):
 
 @dataclass
 class StageIndex:
-    """`lakelog.reading.index.Index` in process; counts how often ranges were asked for."""
+    """`ReadIndex` in process, as it comes over HTTP; counts how often ranges were asked for."""
 
     world: World
     node: Node
@@ -44,27 +42,24 @@ class StageIndex:
     def log(self) -> LogIndex:
         return LogIndex(self.node, self.world.clock)
 
-    async def store(self) -> StorePlace:
-        return StorePlace("c", self.world.objects.url, {})
-
     async def topics(self, names: Sequence[str] | None) -> Sequence[TopicStreams]:
         return [one for one in self.topic_list if names is None or one.name in names]
 
     async def bounds(self, streams: Sequence[int]) -> Mapping[int, Bounds]:
         found = zip(streams, await self.log.bounds(streams), strict=True)
-        return {stream: Bounds(*one) for stream, one in found if one is not None}
+        return {stream: one for stream, one in found if one is not None}
 
     async def first_at(self, times_ms: Mapping[int, int]) -> Mapping[int, int]:
         return await self.log.first_at(times_ms)
 
-    async def entries(self, ranges: Sequence[PinnedRange]) -> Sequence[Located | None]:
+    async def located(self, ranges: Sequence[PinnedRange]) -> Sequence[LocatedRange | None]:
         self.asked += ranges
         wanted = [StreamRange(one.stream, one.start, one.end) for one in ranges]
-        found = await self.log.entries(wanted, entries_max=1 << 20)
-        return [None if one is None else located(entries_of(one)) for one in found]
+        found = await self.log.located(wanted, entries_max=1 << 20)
+        return [None if one is None else unpacked_range(packed_range(one)) for one in found]
 
-    async def locate(self, wanted: PinnedRange) -> Located | None:
-        (found,) = await self.entries([wanted])
+    async def locate(self, wanted: PinnedRange) -> LocatedRange | None:
+        (found,) = await self.located([wanted])
         return found
 
     async def hinted(self, stream: int, start: int, end: int) -> Hinted:

@@ -250,7 +250,7 @@ def test_reads_while_producers_write_and_the_pipeline_compacts_are_exact(broker:
 
 def test_the_package_itself_has_both_functions_and_loads_nothing_for_them() -> None:
     code = (
-        "import sys, lakelog; assert 'lakelog.reading' not in sys.modules;"
+        "import sys, lakelog; assert 'lakelog.lake' not in sys.modules;"
         "assert lakelog.read and lakelog.open;"
         "heavy = {'pyarrow', 'numba', 'pyspark', 'pandas', 'starlette'} & set(sys.modules);"
         "assert not heavy, heavy"

@@ -9,21 +9,24 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.broker.whole import Stores, whole_broker
-from tests.http.stub_server import NOBODY, answering, server
-from tests.http.test_writing import write_port
+from tests.index.index_stage import made, port
+from tests.index.stub_server import NOBODY, answering, server
+from tests.index.test_write_service import commit_bytes, head
 from tests.lake.running import running_broker
 from tests.log.placing import made as sealed
 from tests.log.placing import put
 from tests.log.world import batch
-from tests.server.index_stage import made
-from tests.server.test_write_index import commit_bytes, head
 
 from lakelog.broker.broker import Broker
 from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.config.stores import open_objects
 from lakelog.domain.events import encode_event
-from lakelog.http.client import CallLimits
-from lakelog.http.pipeline_messages import FailureAnswer
+from lakelog.index.http_client import CallLimits
+from lakelog.index.http_server import write_routes
+from lakelog.index.messages import WRITE, FailureAnswer, QuestionPath
+from lakelog.index.ports import Bounds, StorePlace
+from lakelog.index.write_service import WriteService
+from lakelog.lake.read.http_index import HttpIndex
 from lakelog.lake.write import commit_client as commits_module
 from lakelog.lake.write.commit_client import (
     DomainResult,
@@ -36,9 +39,6 @@ from lakelog.lake.write.commit_client import (
 )
 from lakelog.log.writes import WrittenDomain as Answered
 from lakelog.model.failures import Failure, OutcomeUnknown, Refused, Unavailable
-from lakelog.reading.http_index import HttpIndex
-from lakelog.reading.ranges import Bounds
-from lakelog.server.write_index import WriteIndex
 
 QUICK = CallLimits(connect_s=1.0, answer_s=5.0)
 
@@ -60,7 +60,7 @@ def run(scenario: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(bounded())
 
 
-class Unsteady(WriteIndex):
+class Unsteady(WriteService):
     """Fails in the given ways, one after another: before the commit, or after it."""
 
     failures: list[tuple[str, type[Failure]]]
@@ -85,7 +85,8 @@ async def unsteady(
     async with whole_broker(stores, domains=domains) as broker:
         index = Unsteady(broker, stores.clock)
         index.failures = list(failures)
-        async with write_port(index) as address, client_at(NOBODY, address) as client:
+        routes = write_routes(index, StorePlace("s3://bucket/prefix", {"region": "r"}))
+        async with port(routes) as address, client_at(NOBODY, address) as client:
             yield client, broker, stores
 
 
@@ -183,7 +184,7 @@ def test_too_much_for_one_record_is_refused_before_anything_is_asked() -> None:
 def test_many_domains_are_asked_for_in_several_questions_in_order(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(commits_module, "QUESTION_BYTES_MAX", 700)
+    monkeypatch.setattr(commits_module, "WRITE", QuestionPath(WRITE.path, 700))
 
     async def scenario() -> None:
         async with unsteady(domains=4) as (client, broker, stores):

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakelog.index.entries import UNKNOWN_MS, Entries
+from lakelog.index.ports import PinnedRange
 from lakelog.lake.read.range_plan import Hinted
 from lakelog.lake.sql.duckdb_engine import BLOCK_ENTRIES, blocks_of, chosen
-from lakelog.reading.entries import UNKNOWN_MS, WAL_ID_BYTES, Entries
-from lakelog.reading.ranges import PinnedRange
+from lakelog.wal.ids import WAL_ID_BYTES
 
 COUNT = BLOCK_ENTRIES * 3
 ZONED = pa.timestamp("us", tz="UTC")

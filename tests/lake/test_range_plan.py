@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from tests.lake.packed import TOPIC_ID, entries, hinted
 
 from lakelog.config.named_options import BadOption
+from lakelog.index.ports import Bounds, TopicStreams
 from lakelog.lake.read.range_plan import (
     DataLoss,
     PartitionStream,
@@ -31,7 +32,6 @@ from lakelog.lake.read.read_request import (
     Subscribed,
     TimestampStrategy,
 )
-from lakelog.reading.ranges import Bounds, TopicStreams
 
 OTHER_ID = bytes(16)
 TOPICS = (TopicStreams("b", OTHER_ID, (4,)), TopicStreams("a", TOPIC_ID, (1, 2, 3)))

@@ -4,19 +4,22 @@ import asyncio
 import pickle
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pyarrow as pa
 import pytest
-from tests.http.stub_server import answering, server
+from tests.index.stub_server import answering, server
 from tests.lake.stage import ALL, StageIndex, consumed, listed, staged
 from tests.log.segments import fill, segmented
 from tests.log.tables import tabled
 from tests.log.world import World, batch, run
 
 from lakelog.config.connection import Connection
-from lakelog.http.reading_messages import StoreAnswer
+from lakelog.index.entries import LocatedRange
+from lakelog.index.messages import StoreAnswer
+from lakelog.index.ports import Bounds, PinnedRange
 from lakelog.lake.read.range_plan import DataLoss
 from lakelog.lake.read.range_reader import RowOptions
 from lakelog.lake.read.read_options import parse_read
@@ -29,7 +32,6 @@ from lakelog.lake.read.topic_source import (
     open_source,
 )
 from lakelog.model.failures import Refused, Unavailable
-from lakelog.reading.ranges import Bounds, Located, PinnedRange
 from lakelog.records.build import BatchOptions
 from lakelog.records.codecs import Codec
 
@@ -125,11 +127,10 @@ def test_what_is_trimmed_while_a_read_is_planned_is_an_error_or_left_out() -> No
 class Hiding(StageIndex):
     """An index that has lost entries."""
 
-    async def entries(self, ranges: Sequence[PinnedRange]) -> Sequence[Located | None]:
-        found = await super().entries(ranges)
+    async def located(self, ranges: Sequence[PinnedRange]) -> Sequence[LocatedRange | None]:
+        found = await super().located(ranges)
         return [
-            one and Located(one.log_start, one.head, one.entries.part(1, len(one.entries)))
-            for one in found
+            one and replace(one, entries=one.entries.part(1, len(one.entries))) for one in found
         ]
 
 

@@ -10,15 +10,16 @@ import pyarrow.parquet as pq
 import pytest
 from tests.records.table_cases import ROOMY, hostile_batches
 
+from lakelog.index.entries import Entries
+from lakelog.index.ports import PinnedRange
 from lakelog.lake.read.range_plan import Hinted
 from lakelog.lake.read.read_request import arrow_schema, default_columns
 from lakelog.lake.read.row_decoder import RowMaker
 from lakelog.lake.sql.duckdb_engine import BadStatement, parse
 from lakelog.lake.sql.topic_views import TAIL_COLUMNS, TopicParts, quoted, text, topic_parts, view
-from lakelog.reading.entries import WAL_ID_BYTES, Entries
-from lakelog.reading.ranges import PinnedRange
 from lakelog.records.table_rows import RowBuilder
 from lakelog.streams.objects import FileKind
+from lakelog.wal.ids import WAL_ID_BYTES
 
 
 @pytest.mark.parametrize(

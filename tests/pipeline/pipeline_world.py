@@ -16,6 +16,7 @@ from tests.records.table_cases import Row
 from lakelog.catalog.port import DataFileView, TableName, Tables
 from lakelog.catalog.tables import builtin_tables
 from lakelog.clock import Clock, SystemClock, SystemEntropy
+from lakelog.index.broker_index import BrokerIndex
 from lakelog.index.ports import IndexedTopic, LogIndex
 from lakelog.meta.port import MetadataStore
 from lakelog.meta.sqlite import SqliteMetadataStore
@@ -31,7 +32,6 @@ from lakelog.pipeline.ports import Effects, TaskEngine
 from lakelog.pipeline.rounds import Pipeline
 from lakelog.pipeline.saga.task_record import TASKS, TaskState, decode_record
 from lakelog.records.table_schema import table_schema
-from lakelog.server.pipeline_index import BrokerIndex
 
 CLUSTER = "cluster-1"
 NAMESPACE = "lakelog"

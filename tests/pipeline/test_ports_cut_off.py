@@ -7,7 +7,8 @@ import numpy as np
 
 from lakelog.domain.events import Swap
 from lakelog.domain.outcomes import Swapped
-from lakelog.index.ports import IndexedTopic, StreamColumns, StreamIndex, StreamRange, StreamView
+from lakelog.index.entries import StreamColumns, StreamIndex
+from lakelog.index.ports import IndexedTopic, StreamRange, StreamView
 from lakelog.model.ids import TopicId
 from lakelog.pipeline.ports import CutOffIndex
 from lakelog.streams.objects import FileKind

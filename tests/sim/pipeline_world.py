@@ -17,13 +17,14 @@ from lakelog.catalog.port import (
 )
 from lakelog.domain.events import Swap
 from lakelog.domain.outcomes import Swapped
-from lakelog.index.ports import IndexedTopic, StreamIndex, StreamRange, StreamView
+from lakelog.index.broker_index import BrokerIndex
+from lakelog.index.entries import StreamIndex
+from lakelog.index.ports import IndexedTopic, StreamRange, StreamView
 from lakelog.model.failures import OutcomeUnknown, Unavailable
 from lakelog.pipeline.files.run_task import InlineEngine
 from lakelog.pipeline.options import PipelineOptions
 from lakelog.pipeline.round_report import RoundReport
 from lakelog.pipeline.rounds import Pipeline
-from lakelog.server.pipeline_index import BrokerIndex
 from lakelog.testing.faulty import Faults, FaultyMetadataStore, FaultyObjectStore, Link
 from lakelog.testing.memory_tables import MemoryTables
 from lakelog.testing.simulation import Process, SimClock

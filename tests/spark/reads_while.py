@@ -34,6 +34,7 @@ import lakelog
 from lakelog.catalog.tables import builtin_tables
 from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.config.stores import open_metadata, open_objects
+from lakelog.index.remote_index import RemoteIndex
 from lakelog.lake.read.read_request import PartitionName, arrow_schema, default_columns
 from lakelog.model.failures import Failure
 from lakelog.pipeline.files.run_task import InlineEngine
@@ -41,7 +42,6 @@ from lakelog.pipeline.maintenance.file_gc import FileSweeper, SweepOptions
 from lakelog.pipeline.options import PipelineOptions
 from lakelog.pipeline.planning.small_files import RewriteOptions
 from lakelog.pipeline.planning.wal_ranges import PlanOptions
-from lakelog.pipeline.remote_index import RemoteIndex
 from lakelog.pipeline.rounds import Pipeline
 from lakelog.pipeline.spark.diagnosis import spark_failures, text_of
 from lakelog.pipeline.spark.session import SessionStart

@@ -8,11 +8,11 @@ from tests.lake.stage import StageIndex, staged
 from tests.log.segments import fill
 from tests.log.world import World, run
 
+from lakelog.index.ports import Bounds, TopicStreams
 from lakelog.lake.read.read_options import parse_read
 from lakelog.lake.read.topic_source import ReadPlan, TopicSource
 from lakelog.model.failures import Unavailable
 from lakelog.model.ids import TopicId
-from lakelog.reading.ranges import Bounds, TopicStreams
 from lakelog.spark.offsets import TOPIC_IDS, Document
 from lakelog.spark.stream_query import StreamQuery
 from lakelog.spark.topic_poller import TopicPoller

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakelog.config.named_options import BadOption
-from lakelog.reading.ranges import PinnedRange
+from lakelog.index.ports import PinnedRange
 from lakelog.spark.pinned_ranges import decode_ranges, encode_ranges
 
 _numbers = st.integers(0, (1 << 63) - 1)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakelog.index.ports import Bounds, TopicStreams
 from lakelog.lake.read.read_request import Assigned, Matching, PartitionName, Subscribed, Topics
-from lakelog.reading.ranges import Bounds, TopicStreams
 from lakelog.spark.offsets import Vector
 from lakelog.spark.standing import (
     LivePartitions,

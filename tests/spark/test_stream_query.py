@@ -5,8 +5,8 @@ from tests.log.world import TOPIC
 from tests.spark.stream_stage import OTHER, Theatre, offsets, play, ranges_of
 
 from lakelog.config.named_options import BadOption
+from lakelog.index.ports import TopicStreams
 from lakelog.lake.read.range_plan import DataLoss
-from lakelog.reading.ranges import TopicStreams
 from lakelog.spark.offsets import TOPIC_IDS
 from lakelog.spark.topic_poller import TOPICS_S
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lakelog.model.ids import TopicId
 from lakelog.streams import table as columns_module
-from lakelog.streams.index import TAIL_STEPS_MAX, Entry, Index
+from lakelog.streams.index import TAIL_STEPS_MAX, EntryRow, Index
 from lakelog.streams.table import NONE, StreamTable
 
 COUNT = TAIL_STEPS_MAX * 3
@@ -26,7 +26,7 @@ def filled(streams: StreamTable, count: int) -> Index:
     index = Index()
     for number in range(count):
         for row in (0, 1):
-            entry = Entry(number * 10, number * 10 + 10, number, 0, 100, number)
+            entry = EntryRow(number * 10, number * 10 + 10, number, 0, 100, number)
             index.append_one(streams, row, entry)
     return index
 
@@ -88,7 +88,7 @@ def test_a_view_made_once_sees_entries_added_later() -> None:
     streams = table_of(2)
     index = filled(streams, COUNT)
     assert start_of(index, index.find(streams, 0, 0)) == 0
-    index.append_one(streams, 0, Entry(COUNT * 10, COUNT * 10 + 1, 9, 0, 1, 0))
+    index.append_one(streams, 0, EntryRow(COUNT * 10, COUNT * 10 + 1, 9, 0, 1, 0))
     assert len(index.rows(streams, 0)) == COUNT + 1
     assert len(index.rows(streams, 1)) == COUNT
 

@@ -9,7 +9,8 @@ from lakelog.catalog.port import CatalogLimits, Tables
 from lakelog.catalog.tables import builtin_tables, external_tables
 from lakelog.clock import Clock, SystemClock, SystemEntropy
 from lakelog.config.stores import open_metadata, open_objects
-from lakelog.http.client import brokers_at
+from lakelog.index.http_client import brokers_at
+from lakelog.index.remote_index import RemoteIndex
 from lakelog.meta import keys
 from lakelog.meta.port import MetadataStore
 from lakelog.objects.port import ObjectStore
@@ -19,7 +20,6 @@ from lakelog.pipeline.maintenance.retention import (
     HistoryRetention,
     HistoryRetentionOptions,
 )
-from lakelog.pipeline.remote_index import RemoteIndex
 from lakelog.pipeline.rounds import Pipeline
 from lakelog.topics.cluster import pipeline_token
 

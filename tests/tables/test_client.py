@@ -17,18 +17,15 @@ from lakelog.catalog.snapshot_page import (
     decode_page,
     encode_page,
 )
-from lakelog.http.client import BrokerClient, Repeat
-from lakelog.http.snapshot_messages import (
-    GROUP,
-    SNAPSHOT_PAGES,
-    SNAPSHOTS,
+from lakelog.index.http_client import BrokerClient, Repeat
+from lakelog.index.messages import (
     GroupAnswer,
     PagesAnswer,
     PagesQuestion,
     SnapshotsAnswer,
 )
 from lakelog.model.failures import Corrupt, Unavailable
-from lakelog.tables.client import Found, SnapshotClient
+from lakelog.tables.client import SnapshotClient, SnapshotSearch
 from lakelog.tables.values import UnknownGroup, UnknownTopic, is_within
 
 TOPIC_ID = bytes(range(16))
@@ -57,8 +54,8 @@ class Broker(BrokerClient):
         self, name: str, question: object, kind: type[AnswerT], *, repeat: Repeat = Repeat.READ
     ) -> AnswerT:
         assert repeat is Repeat.READ
-        answer: object = {SNAPSHOTS: self.answer, GROUP: self.group}.get(name)
-        if name == SNAPSHOT_PAGES:
+        answer: object = {"snapshots": self.answer, "group": self.group}.get(name)
+        if name == "snapshot_pages":
             assert isinstance(question, PagesQuestion)
             assert question.topic_id == TOPIC_ID
             numbers = question.numbers[: self.answered_max]
@@ -122,7 +119,7 @@ def test_the_newest_within_offsets_is_found_as_if_all_had_been_looked_at(
 def test_a_look_at_everything_finds_each_once(made: tuple[Broker, list[int]]) -> None:
     broker, numbers = made
 
-    async def look() -> Found:
+    async def look() -> SnapshotSearch:
         found = await client(broker).found("t")
         while await found.older() is not None:
             continue

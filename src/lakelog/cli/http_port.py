@@ -10,19 +10,14 @@ from starlette.routing import BaseRoute
 from lakelog.config.options import Options
 from lakelog.http.iceberg_messages import vend_options
 from lakelog.http.iceberg_routes import IcebergPages, iceberg_routes, open_iceberg
-from lakelog.http.pipeline import pipeline_routes
-from lakelog.http.reading import StorePlace, reading_routes
-from lakelog.http.reading_messages import public_options
 from lakelog.http.service import serve_pages, table_routes
-from lakelog.http.snapshots import snapshot_routes
-from lakelog.http.writing import writing_routes
+from lakelog.index.broker_index import BrokerIndex
+from lakelog.index.http_server import pipeline_routes, read_routes, snapshot_routes, write_routes
+from lakelog.index.ports import StorePlace, public_options
+from lakelog.index.snapshot_service import SnapshotService
+from lakelog.index.table_service import TableList, TableReads
+from lakelog.index.write_service import WriteService
 from lakelog.server.node import Node, World
-from lakelog.server.pipeline_index import BrokerIndex
-from lakelog.server.read_index import ReadIndex
-from lakelog.server.snapshot_index import SnapshotIndex
-from lakelog.server.table_list import TableList
-from lakelog.server.table_metadata import TableReads
-from lakelog.server.write_index import WriteIndex
 from lakelog.topics.cluster import PipelineToken
 
 
@@ -46,22 +41,19 @@ async def serve_http(node: Node, world: World, options: Options, listening: sock
 def _routes(
     node: Node, world: World, options: Options, catalog: IcebergPages | None
 ) -> list[BaseRoute]:
+    broker, clock = node.broker, world.clock
+    index = BrokerIndex(broker, clock)
     token = PipelineToken(world.store, world.entropy)
-    routes = pipeline_routes(BrokerIndex(node.broker, world.clock), token.get)
     place = StorePlace(world.objects.url, public_options(options.objects.options))
-    routes += reading_routes(ReadIndex(node.broker, world.clock), place)
-    routes += writing_routes(WriteIndex(node.broker, world.clock), place)
-    snapshots = SnapshotIndex(node.broker, world.store, _table_reads(world, options), world.clock)
-    routes += snapshot_routes(snapshots)
-    if options.tables.enabled:
-        tables = TableList(
-            node.broker,
-            world.store,
-            world.objects,
-            world.clock,
-            namespace=options.tables.namespace,
-            is_builtin=options.tables.is_builtin(),
-        )
+    reads = _table_reads(world, options)
+    routes = [
+        *pipeline_routes(index, token.get),
+        *read_routes(index, place),
+        *write_routes(WriteService(broker, clock), place),
+        *snapshot_routes(SnapshotService(broker, world.store, reads, clock)),
+    ]
+    if reads is not None:
+        tables = TableList(broker, reads, clock)
         routes += table_routes(tables.listed, tables.described)
     if catalog is not None:
         routes += iceberg_routes(catalog)
@@ -69,7 +61,7 @@ def _routes(
 
 
 def _table_reads(world: World, options: Options) -> TableReads | None:
-    """Who reads tables for `lakelog.tables`; None where topics have none."""
+    """Who reads the tables of topics; None where they have none."""
     tables = options.tables
     if not tables.enabled:
         return None

@@ -18,7 +18,7 @@ from lakelog.domain.events import Commit
 from lakelog.domain.outcomes import Committed, Verdict
 from lakelog.domain.state import DomainState
 from lakelog.model.ids import WalId
-from lakelog.streams.index import Entry
+from lakelog.streams.index import EntryRow
 from lakelog.streams.objects import WalName
 from lakelog.streams.producers import BATCH_FIELDS, SEQUENCE_END, WINDOW_BATCHES, Batch
 from lakelog.streams.table import NONE, Bools, Int64s
@@ -70,12 +70,12 @@ def _commit_few(state: DomainState, event: Commit, judged: "_Judged") -> None:
             columns["changed"][row] = state.position
 
 
-def _entry(event: Commit, judged: "_Judged", run: list[int], object_row: int) -> Entry:
+def _entry(event: Commit, judged: "_Judged", run: list[int], object_row: int) -> EntryRow:
     """The entry of a run of accepted batches that adjoin."""
     first, last = run[0], run[-1]
     byte_start = int(event.byte_start[first])
     byte_end = int(event.byte_start[last]) + int(event.byte_length[last])
-    return Entry(
+    return EntryRow(
         start=int(judged.offsets[first]),
         end=int(judged.offsets[last]) + int(event.offset_count[last]),
         object_row=object_row,

@@ -1,10 +1,14 @@
-"""The index of the log as brokers serve it and others read it: its values, and the port. Pure.
+"""The index of the log as brokers serve it and others ask for it: its values, and the ports. Pure.
 
 A view is a value taken at one moment. Which view is taken before which is part of the saga's
 correctness, not of its speed: see `lakelog.pipeline.saga.steps`.
 
 Whoever asks holds no state of a domain: `apply` runs in brokers alone, and a broker answers for the
 index, proved current after the question came (rule 16).
+
+A range [start, end) of a stream holds the same records for ever, whatever files they lie in. A
+topic that was deleted and made again has other streams under its name, so a range never means
+another topic than the one that it was planned for.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,41 +17,20 @@ from typing import Final, Protocol
 
 from lakelog.domain.events import Swap
 from lakelog.domain.outcomes import Swapped
+from lakelog.index.entries import Entry, LocatedRange, StreamIndex
 from lakelog.model.ids import TopicId
-from lakelog.streams.objects import FileKind, ObjectName, WalName
-from lakelog.streams.table import Int64s
 
 PIECES_MAX: Final = 1 << 16
 """The most entries in a range: a Swap names each object with 8 bytes and is below 1 MiB."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StreamColumns:
-    """All entries of a stream in order, as columns: a plan reads millions of them."""
-
-    starts: Int64s
-    ends: Int64s
-    kinds: Int64s
-    byte_lengths: Int64s
-    object_times_ms: Int64s
-    """When each entry's WAL object was closed; of no meaning for other kinds."""
-
-
 @dataclass(frozen=True, slots=True)
-class StreamEntry:
-    """One run of bytes that holds the offsets [start, end) of a stream."""
+class StreamRange:
+    """The offsets [start, end) of a stream."""
 
+    stream: int
     start: int
     end: int
-    name: ObjectName
-    byte_start: int
-    byte_length: int
-    max_timestamp_ms: int
-
-    @property
-    def kind(self) -> FileKind:
-        """What the entry points into."""
-        return FileKind.WAL if isinstance(self.name, WalName) else self.name.kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +44,16 @@ class StreamView:
     stream: int
     log_start: int
     first_start: int
-    entries: tuple[StreamEntry, ...]
+    entries: tuple[Entry, ...]
 
-    def overlapping(self, *, start: int, end: int) -> tuple[StreamEntry, ...]:
+    @classmethod
+    def of(cls, stream: int, located: LocatedRange) -> "StreamView":
+        """A range as the pipeline acts on it: entry by entry."""
+        return cls(stream, located.log_start, located.first_start, tuple(located.entries))
+
+    def overlapping(self, *, start: int, end: int) -> tuple[Entry, ...]:
         """The entries that hold an offset of [start, end)."""
-        return tuple(one for one in self.entries if one.end > start and one.start < end)
+        return tuple(entry for entry in self.entries if entry.end > start and entry.start < end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,25 +81,39 @@ class IndexedTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamIndex:
-    """A stream's entries: all of them, or those from the last one before the first WAL entry on."""
+class TopicStreams:
+    """A topic as readers see it: its id, and the stream of each partition from partition 0 on."""
 
-    log_start: int
-    head: int
-    columns: StreamColumns
+    name: str
+    topic_id: bytes
+    streams: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class StreamRange:
-    """The offsets [start, end) of a stream."""
+class Bounds:
+    """What a stream has: the offsets [log_start, head)."""
 
+    log_start: int
+    head: int
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedRange:
+    """The offsets [start, end) of a partition; the same records whoever reads them and when."""
+
+    topic: str
+    topic_id: bytes
+    partition: int
     stream: int
     start: int
     end: int
 
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} [{self.start}, {self.end})"
+
 
 class LogIndex(Protocol):
-    """The topics of a cluster and its offset index. Raises `Unavailable` and `OutcomeUnknown`."""
+    """What the pipeline asks for and changes. Raises `Unavailable` and `OutcomeUnknown`."""
 
     async def cluster_id(self) -> str:
         """The id of the cluster."""
@@ -133,3 +135,84 @@ class LogIndex(Protocol):
 
     async def named_files(self) -> frozenset[str]:
         """The keys of all segments and data files that any entry of any stream names."""
+
+
+class ServedIndex(LogIndex, Protocol):
+    """What a broker's HTTP port answers from, for the pipeline and for readers.
+
+    Answers are proved current. Raises `Unavailable` and `OutcomeUnknown`.
+    """
+
+    async def located(
+        self, ranges: Sequence[StreamRange], *, entries_max: int | None = None
+    ) -> Sequence[LocatedRange | None]:
+        """The entries of each range, the first so many of them; None for a stream that is gone."""
+
+    async def topic_streams(self, names: Sequence[str] | None) -> Sequence[TopicStreams]:
+        """Those of these topics that exist; all topics without names."""
+
+    async def bounds(self, streams: Sequence[int]) -> Sequence[Bounds | None]:
+        """What each stream has, in the order asked for; None for one that is gone."""
+
+    async def first_at(self, times_ms: Mapping[int, int]) -> Mapping[int, int]:
+        """The first offset at or after a time, for each stream that has one."""
+
+
+class ReadIndex(Protocol):
+    """What a reader asks for before it goes to the object store. Raises `Unavailable`."""
+
+    async def topics(self, names: Sequence[str] | None) -> Sequence[TopicStreams]:
+        """Those of these topics that exist; all topics without names."""
+
+    async def bounds(self, streams: Sequence[int]) -> Mapping[int, Bounds]:
+        """What the streams have; those that are gone are left out."""
+
+    async def first_at(self, times_ms: Mapping[int, int]) -> Mapping[int, int]:
+        """The first offset at or after a time, for each stream that has one."""
+
+    async def located(self, ranges: Sequence[PinnedRange]) -> Sequence[LocatedRange | None]:
+        """Where each range lies, as far as its stream has it; None for a stream that is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class StorePlace:
+    """Where the objects are, as a broker tells everybody: a URL, and settings without a secret."""
+
+    url: str
+    options: Mapping[str, str]
+
+
+_PUBLIC: Final = frozenset(
+    (
+        "account_name",
+        "allow_http",
+        "bucket",
+        "bucket_name",
+        "container_name",
+        "default_region",
+        "endpoint",
+        "endpoint_url",
+        "region",
+        "request_payer",
+        "s3_express",
+        "skip_signature",
+        "unsigned_payload",
+        "virtual_hosted_style_request",
+    )
+)
+"""The settings of an object store that say where it is and how to speak to it, not who may."""
+
+_PREFIXES: Final = ("aws_", "azure_storage_", "azure_", "google_")
+
+
+def public_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Those of the settings that everybody may know: what is not known to be harmless stays."""
+    return {name: text for name, text in options.items() if _bare(name) in _PUBLIC}
+
+
+def _bare(name: str) -> str:
+    bare = name.lower()
+    for prefix in _PREFIXES:
+        if bare.startswith(prefix):
+            return bare.removeprefix(prefix)
+    return bare

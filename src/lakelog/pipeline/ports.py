@@ -19,7 +19,8 @@ from lakelog.catalog.port import TableView as CatalogView
 from lakelog.clock import Clock
 from lakelog.domain.events import Swap
 from lakelog.domain.outcomes import Swapped
-from lakelog.index.ports import IndexedTopic, LogIndex, StreamIndex, StreamRange, StreamView
+from lakelog.index.entries import StreamIndex
+from lakelog.index.ports import IndexedTopic, LogIndex, StreamRange, StreamView
 from lakelog.model.failures import Refused, Unavailable
 from lakelog.model.ids import TopicId
 from lakelog.pipeline.files.file_task import FileAnswer, FileTask

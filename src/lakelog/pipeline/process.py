@@ -29,8 +29,9 @@ from lakelog.clock import (
 )
 from lakelog.config.options import Options
 from lakelog.config.stores import open_metadata, open_objects
-from lakelog.http.client import brokers_at
+from lakelog.index.http_client import brokers_at
 from lakelog.index.ports import LogIndex
+from lakelog.index.remote_index import RemoteIndex
 from lakelog.meta import keys
 from lakelog.meta.port import MetadataStore
 from lakelog.model.failures import Corrupt, Failure, Refused, Unavailable
@@ -46,7 +47,6 @@ from lakelog.pipeline.options import PipelineOptions
 from lakelog.pipeline.planning.small_files import FILES_MIN, RewriteOptions
 from lakelog.pipeline.planning.wal_ranges import PlanOptions
 from lakelog.pipeline.ports import CutOffIndex, EngineObserver, InstrumentedEngine
-from lakelog.pipeline.remote_index import RemoteIndex
 from lakelog.pipeline.round_report import RoundReport, Totals
 from lakelog.pipeline.rounds import Pipeline
 from lakelog.pipeline.spark.engine import SparkEngine

@@ -24,6 +24,7 @@ from lakelog.coordinator.coordinator import Coordinator
 from lakelog.coordinator.options import GroupOptions
 from lakelog.domain.options import DomainOptions
 from lakelog.domain.replica import Identity, Replica
+from lakelog.index.gather import describe
 from lakelog.log.log import Log
 from lakelog.log.options import CLOCK_HINT, LogOptions
 from lakelog.meta import keys
@@ -40,7 +41,6 @@ from lakelog.server.adapters import (
     group_configs,
     load_kernels,
 )
-from lakelog.server.index_view import describe
 from lakelog.server.listener import Listener
 from lakelog.server.options import Address, ServerOptions
 from lakelog.telemetry import Metrics, event

@@ -30,6 +30,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import ArrayType, BinaryType, StringType, StructField, StructType
 
 from lakelog.config.named_options import BadOption, boolean
+from lakelog.index.ports import PinnedRange
 from lakelog.lake.read.range_plan import Pinned
 from lakelog.lake.read.read_options import INCLUDE_HEADERS, parse_read
 from lakelog.lake.read.read_request import (
@@ -45,7 +46,6 @@ from lakelog.lake.read.read_request import (
     spark_ddl,
 )
 from lakelog.lake.read.topic_source import ReadPlan, TopicSource
-from lakelog.reading.ranges import PinnedRange
 from lakelog.spark.pinned_ranges import RANGES, decode_ranges
 from lakelog.spark.runtime import runtime
 from lakelog.spark.task_rows import SplitPartition, read

@@ -15,10 +15,10 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
+from lakelog.index.entries import Entry
+from lakelog.index.ports import PinnedRange
 from lakelog.lake.read.range_plan import Hinted
 from lakelog.lake.read.topic_source import local_directory
-from lakelog.reading.entries import Entry
-from lakelog.reading.ranges import PinnedRange
 from lakelog.streams.objects import FileKind
 
 TOPICS_MAX: Final = 32

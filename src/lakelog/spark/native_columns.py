@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions
 
+from lakelog.index.ports import PinnedRange
 from lakelog.lake.read.read_request import Condition
 from lakelog.lake.read.row_decoder import MS_MAX, MS_MIN
-from lakelog.reading.ranges import PinnedRange
 from lakelog.records.header import LOG_APPEND_TIME_BIT
 from lakelog.records.table_schema import RAW_TIMESTAMP_BYTES
 

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from lakelog.config.named_options import BadOption
-from lakelog.reading.ranges import PinnedRange
+from lakelog.index.ports import PinnedRange
 
 RANGES: Final = "lakelog.ranges"
 

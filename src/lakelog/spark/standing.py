@@ -15,10 +15,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from lakelog.index.ports import Bounds, TopicStreams
 from lakelog.lake.read.range_plan import PartitionStream, chosen_partitions
 from lakelog.lake.read.read_options import ASSIGN, SUBSCRIBE
 from lakelog.lake.read.read_request import Assigned, Matching, PartitionName, Subscribed, Topics
-from lakelog.reading.ranges import Bounds, TopicStreams
 from lakelog.spark.offsets import Vector
 
 

@@ -16,11 +16,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias, TypeVar
 
 from lakelog.clock import Clock
+from lakelog.index.ports import TopicStreams
 from lakelog.lake.read.range_plan import PartitionStream, names_wanted
 from lakelog.lake.read.read_request import Matching, Topics
 from lakelog.lake.read.topic_source import TopicSource
 from lakelog.model.failures import Unavailable
-from lakelog.reading.ranges import TopicStreams
 from lakelog.spark.standing import LivePartitions, live_partitions, wanted_now
 
 POLL_S: Final = 0.06

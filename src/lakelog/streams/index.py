@@ -39,8 +39,8 @@ _VIEW_ENTRY_BYTES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One run of bytes that holds the offsets [start, end)."""
+class EntryRow:
+    """One run of bytes that holds the offsets [start, end), its object by row."""
 
     start: int
     end: int
@@ -90,7 +90,7 @@ class Index:
         tails = np.append(heads[1:], True)
         newest[stream_rows[tails]] = rows[tails]
 
-    def append_one(self, streams: StreamTable, row: int, entry: Entry) -> None:
+    def append_one(self, streams: StreamTable, row: int, entry: EntryRow) -> None:
         """Add one entry at the end of the stream in that row."""
         made = self.columns.extend(1)
         arrays = self.columns.arrays
@@ -147,10 +147,10 @@ class Index:
         place = bisect_right(view.ends, end - 1, view.first)
         return list(view.rows[place : place + limit])
 
-    def entry(self, row: int) -> Entry:
+    def entry(self, row: int) -> EntryRow:
         """The entry of that row as a value."""
         arrays = self.columns.arrays
-        return Entry(
+        return EntryRow(
             start=int(arrays["start"][row]),
             end=int(arrays["end"][row]),
             object_row=int(arrays["object"][row]),

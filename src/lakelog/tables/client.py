@@ -10,14 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from lakelog.catalog.snapshot_page import SnapshotFact, SnapshotPage, decode_page
-from lakelog.http.client import BrokerClient
-from lakelog.http.snapshot_messages import (
-    GROUP,
+from lakelog.index.http_client import BrokerClient
+from lakelog.index.messages import (
     PAGES_PER_QUESTION,
-    SNAPSHOT_PAGES,
-    SNAPSHOTS,
     GroupAnswer,
     GroupQuestion,
+    Missing,
     PagesAnswer,
     PagesQuestion,
     SnapshotsAnswer,
@@ -44,19 +42,19 @@ class SnapshotClient:
         """Whom to ask for more."""
         self.client = client
 
-    async def found(self, topic: str) -> "Found":
+    async def found(self, topic: str) -> "SnapshotSearch":
         """The newest snapshots of a topic's table; raises `UnknownTopic` and `NoTable`."""
-        answer = await self.client.ask(SNAPSHOTS, SnapshotsQuestion(topic), SnapshotsAnswer)
+        answer = await self.client.ask("snapshots", SnapshotsQuestion(topic), SnapshotsAnswer)
         _check_there(answer.missing, topic)
         _check_topic(answer.topic_id, answer.partition_count)
-        return Found(self, topic, answer)
+        return SnapshotSearch(self, topic, answer)
 
     async def committed(self, group: str, topic: str) -> GroupAnswer:
         """What a group has committed in a topic.
 
         Raises `UnknownTopic`, `UnknownGroup` and `NothingCommitted`.
         """
-        answer = await self.client.ask(GROUP, GroupQuestion(group, topic), GroupAnswer)
+        answer = await self.client.ask("group", GroupQuestion(group, topic), GroupAnswer)
         _check_there(answer.missing, topic, group)
         _check_topic(answer.topic_id, answer.partition_count)
         if any(partition < 0 or offset < 0 for partition, offset in answer.offsets.items()):
@@ -64,7 +62,7 @@ class SnapshotClient:
         return answer
 
 
-class Found:
+class SnapshotSearch:
     """The snapshots of a table that were looked at so far, and the way to older ones."""
 
     def __init__(self, client: SnapshotClient, topic: str, answer: SnapshotsAnswer) -> None:
@@ -113,7 +111,7 @@ class Found:
     async def _ask(self) -> None:
         start = max(self._first, self._end - self._pages_next)
         question = PagesQuestion(self._topic_id, list(range(self._end - 1, start - 1, -1)))
-        pages = (await self._client.client.ask(SNAPSHOT_PAGES, question, PagesAnswer)).pages
+        pages = (await self._client.client.ask("snapshot_pages", question, PagesAnswer)).pages
         if not 0 < len(pages) <= self._end - start:
             raise Unavailable("the answer about pages is not about those asked for")
         self._pages += [decode_page(page) for page in pages if page is not None]
@@ -134,17 +132,17 @@ class Found:
 
 def _check_there(missing: str, topic: str, group: str = "") -> None:
     match missing:
-        case "":
+        case Missing.NOTHING:
             return
-        case "topic":
+        case Missing.TOPIC:
             raise UnknownTopic(f"there is no topic {topic!r}")
-        case "table":
+        case Missing.TABLE:
             raise NoTable(
                 f"{topic} has no table: its lakelog.format is not parquet, or tables are off"
             )
-        case "group":
+        case Missing.GROUP:
             raise UnknownGroup(f"there is no group {group!r}")
-        case "offsets":
+        case Missing.OFFSETS:
             raise NothingCommitted(f"group {group!r} has committed nothing in {topic}")
         case _:
             raise Unavailable(f"the broker lacks {missing!r}, whatever that is")

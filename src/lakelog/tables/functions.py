@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, TypeVar
 from lakelog.catalog.snapshot_page import SnapshotFact
 from lakelog.config.connection import CONFIG, SERVER, parse_connection
 from lakelog.config.named_options import BadOption
-from lakelog.http.client import BrokerClient, known_brokers
-from lakelog.http.reading_messages import PATH
+from lakelog.index.http_client import BrokerClient, known_brokers
+from lakelog.index.messages import READ
 from lakelog.lake.read.arrow_reader import read, run_on_thread
+from lakelog.lake.read.http_index import HttpIndex
 from lakelog.lake.read.read_options import ASSIGN, ENDING_OFFSETS
 from lakelog.lake.read.read_request import arrow_schema, chosen_columns, default_columns
 from lakelog.lake.read.topic_source import find_cluster
 from lakelog.model.failures import Unavailable
-from lakelog.reading.http_index import HttpIndex
-from lakelog.tables.client import Found, SnapshotClient
+from lakelog.tables.client import SnapshotClient, SnapshotSearch
 from lakelog.tables.values import (
     NoSnapshot,
     Offsets,
@@ -165,7 +165,7 @@ async def _seen(client: SnapshotClient, topic: str, group: str) -> dict[int, int
     return ends
 
 
-def _is_enough(found: Found, limit: int | None) -> bool:
+def _is_enough(found: SnapshotSearch, limit: int | None) -> bool:
     """Whether no older snapshot can be among the newest so many."""
     if limit is None:
         return False
@@ -191,7 +191,7 @@ def _wanted(
     return (lambda one: is_within(one.vector, given)), f"{given}"
 
 
-def _snapshot(found: Found, fact: SnapshotFact) -> Snapshot:
+def _snapshot(found: SnapshotSearch, fact: SnapshotFact) -> Snapshot:
     return snapshot_of(
         fact,
         found.topic,
@@ -213,7 +213,7 @@ def _asked(
     async def run() -> ResultT:
         environment = os.environ  # noqa: TID251 - a user's process has no other root
         brokers = (await find_cluster(connection, environment)).brokers
-        brokers_client = BrokerClient(known_brokers(brokers), PATH, serves="readers")
+        brokers_client = BrokerClient(known_brokers(brokers), READ.path, serves="readers")
         try:
             return await work(SnapshotClient(brokers_client, brokers))
         finally:

@@ -12,7 +12,7 @@ from lakelog.domain.envelope import Record, Stamp
 from lakelog.domain.outcomes import Applied, Committed, Ignored, Verdict
 from lakelog.domain.state import DomainState
 from lakelog.model.ids import DomainId
-from lakelog.streams.index import Entry
+from lakelog.streams.index import EntryRow
 from lakelog.streams.objects import FileName, ObjectName, WalName
 from lakelog.streams.table import NONE, StreamFacts
 from lakelog.testing.history import Ending, History
@@ -22,7 +22,7 @@ Heads = dict[int, tuple[int, int]]
 """Per stream its log start and head."""
 
 
-def entries_of(state: DomainState, stream: int) -> list[Entry]:
+def entries_of(state: DomainState, stream: int) -> list[EntryRow]:
     """The index of one stream, in order."""
     row = state.streams.row_of[stream]
     return [state.index.entry(int(at)) for at in state.index.rows(state.streams, row)]
@@ -57,7 +57,7 @@ def check_tiling(state: DomainState, streams: Iterable[int] | None = None) -> li
     return bad
 
 
-def _tile(facts: StreamFacts, entries: list[Entry]) -> list[str]:
+def _tile(facts: StreamFacts, entries: list[EntryRow]) -> list[str]:
     bad = []
     if not 0 <= facts.log_start <= facts.head:
         bad.append(f"L4 log start {facts.log_start}, head {facts.head}")

@@ -19,7 +19,7 @@ TIME_MS_END: Final = 253_402_300_800_000
 """The first millisecond of the year 10000, which no key's date can name."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_ZONE: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}")
+ZONE: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}")
 _KEY: Final = re.compile(
     r"wal/v1/zone=(?P<zone>[^/]+)/domain=(?P<domain>0|[1-9][0-9]{0,9})"
     r"/date=[0-9]{4}/[0-9]{2}/[0-9]{2}/(?P<id>[0-9a-f-]{36})\.wo"
@@ -52,7 +52,7 @@ def wal_id_time_ms(wal_id: WalId) -> int:
 
 def object_key(zone: str, domain: DomainId, wal_id: WalId) -> str:
     """Where the object lies, below the cluster's prefix."""
-    assert _ZONE.fullmatch(zone), zone
+    assert ZONE.fullmatch(zone), zone
     assert domain >= 0, domain
     date = _EPOCH + timedelta(milliseconds=wal_id_time_ms(wal_id))
     day = f"{date.year:04}/{date.month:02}/{date.day:02}"
@@ -61,7 +61,7 @@ def object_key(zone: str, domain: DomainId, wal_id: WalId) -> str:
 
 def checked_object_key(zone: str, domain: DomainId, wal_id: WalId) -> str | None:
     """The key of what a stranger calls an object, or None when no object is called that."""
-    if not _ZONE.fullmatch(zone) or len(wal_id) != WAL_ID_BYTES:
+    if not ZONE.fullmatch(zone) or len(wal_id) != WAL_ID_BYTES:
         return None
     if wal_id_time_ms(wal_id) >= TIME_MS_END:
         return None
@@ -72,7 +72,7 @@ def checked_object_key(zone: str, domain: DomainId, wal_id: WalId) -> str | None
 def parse_object_key(key: str) -> WalPlace | None:
     """What the key says, or None when it is not exactly what `object_key` makes."""
     match = _KEY.fullmatch(key)
-    if match is None or not _ZONE.fullmatch(match["zone"]):
+    if match is None or not ZONE.fullmatch(match["zone"]):
         return None
     try:
         wal_id = WalId(UUID(match["id"]).bytes)

@@ -10,7 +10,8 @@ from tests.records.table_cases import Row
 
 from lakelog.catalog.port import DataFileView
 from lakelog.domain.outcomes import Swapped
-from lakelog.index.ports import StreamEntry, StreamView
+from lakelog.index.entries import Entry
+from lakelog.index.ports import StreamView
 from lakelog.log.values import Found
 from lakelog.pipeline.files.file_task import (
     FileTask,
@@ -45,15 +46,21 @@ async def filled(world: World, *, files: int) -> Node:
 
 def view_of(node: Node) -> StreamView:
     entries = tuple(
-        StreamEntry(
-            one.start, one.end, one.name, one.byte_start, one.byte_length, one.max_timestamp_ms
+        Entry(
+            piece.start,
+            piece.end,
+            piece.name,
+            piece.byte_start,
+            piece.byte_length,
+            piece.max_timestamp_ms,
+            domain=0,
         )
-        for one in node.log.pieces(1)
+        for piece in node.log.pieces(1)
     )
     return StreamView(1, entries[0].start, entries[0].start, entries)
 
 
-def files_of(entries: Sequence[StreamEntry]) -> list[DataFileView]:
+def files_of(entries: Sequence[Entry]) -> list[DataFileView]:
     return [
         DataFileView(one.name.key, 0, one.start, one.end, one.end - one.start, one.byte_length)
         for one in entries

@@ -15,7 +15,7 @@ from tests.log.world import TOPIC, Node, World, batch, run
 from tests.pipeline.files.test_build_file_wal import Failing
 from tests.records.table_cases import rows_of
 
-from lakelog.index.ports import StreamColumns
+from lakelog.index.entries import StreamColumns
 from lakelog.model.failures import Unavailable
 from lakelog.objects.memory import MemoryObjectStore
 from lakelog.pipeline.files import inputs

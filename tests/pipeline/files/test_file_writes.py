@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 from tests.pipeline.saga.task_values import CREATED, FACTS, PIECES, SEGMENT, wal_entry
 
-from lakelog.index.ports import StreamEntry
+from lakelog.index.entries import Entry
 from lakelog.pipeline.files.file_task import (
     FileFailure,
     FileResult,
@@ -60,7 +60,7 @@ def test_a_range_for_the_log_alone_becomes_a_segment() -> None:
     assert task.created_ms == SEGMENT.created_ms
 
 
-def file_pieces() -> tuple[StreamEntry, ...]:
+def file_pieces() -> tuple[Entry, ...]:
     names = [FileName(FileKind.PARQUET, key) for key in ("a", "b", "c")]
     return tuple(replace(entry, name=name) for entry, name in zip(PIECES, names, strict=True))
 
@@ -79,7 +79,7 @@ def test_files_are_replaced_by_one(target: TaskTarget, kept: bytes | None) -> No
     assert task.inputs.kept_offsets == kept
 
 
-def segment_pieces() -> tuple[StreamEntry, ...]:
+def segment_pieces() -> tuple[Entry, ...]:
     names = [FileName(FileKind.SEGMENT, key) for key in ("a", "b", "c")]
     return tuple(replace(entry, name=name) for entry, name in zip(PIECES, names, strict=True))
 

@@ -16,7 +16,8 @@ from tests.records.table_cases import Row, rows_of
 
 from lakelog.catalog.port import DataFileView
 from lakelog.clock import SystemClock
-from lakelog.index.ports import StreamEntry, StreamView
+from lakelog.index.entries import Entry
+from lakelog.index.ports import StreamView
 from lakelog.model.ids import TopicId
 from lakelog.objects.memory import MemoryObjectStore
 from lakelog.objects.port import ObjectStore
@@ -30,7 +31,6 @@ from lakelog.pipeline.maintenance.log_compaction import (
     Survivors,
     after_pass,
     groups_of,
-    key_of,
     plan_pass,
 )
 from lakelog.pipeline.planning.small_files import replacement
@@ -51,7 +51,7 @@ class CompactedStream:
     folder: str = "compaction"
     scanner: Scanner | None = None
     """Who scans; this process where there is none."""
-    entries: list[StreamEntry] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
     table: dict[str, DataFileView] = field(default_factory=dict)
     sent: dict[int, Row] = field(default_factory=dict)
     cleaned: Cleaned = field(default_factory=Cleaned)
@@ -84,12 +84,12 @@ class CompactedStream:
         self.head = end
         self._name(piece, row_count=len(records), first=start, last=start + len(records) - 1)
         name = FileName(FileKind.PARQUET, piece.key)
-        self.entries.append(StreamEntry(start, end, name, 0, piece.size_bytes, self.now_ms))
+        self.entries.append(Entry(start, end, name, 0, piece.size_bytes, self.now_ms, domain=0))
 
     def trim(self, entries: int) -> None:
         """The log lets go of its first entries, and the table of their files."""
         for one in self.entries[:entries]:
-            self.table.pop(key_of(one), None)
+            self.table.pop(one.key, None)
         del self.entries[:entries]
 
     def plan(self) -> CleaningPlan | None:
@@ -121,7 +121,7 @@ class CompactedStream:
 
     async def replace(
         self,
-        entries: tuple[StreamEntry, ...],
+        entries: tuple[Entry, ...],
         target: TaskTarget,
         group: CleaningGroup | None = None,
     ) -> None:
@@ -132,7 +132,7 @@ class CompactedStream:
         assert isinstance(planned, PlannedTask), planned
         self.numbers += 1
         pieces = [
-            TablePiece(key_of(one), one.byte_length, one.start, one.end, key_of(one) in self.table)
+            TablePiece(one.key, one.byte_length, one.start, one.end, one.key in self.table)
             for one in entries
         ]
         key = f"{self.folder}/r{self.numbers}.parquet"
@@ -148,8 +148,8 @@ class CompactedStream:
             self._name(piece, row_count=facts.row_count, first=offsets.lower, last=offsets.upper)
         place = self.entries.index(entries[0])
         name = FileName(FileKind.PARQUET, key)
-        made = StreamEntry(
-            piece.start, piece.end, name, 0, facts.size_bytes, facts.max_timestamp_ms
+        made = Entry(
+            piece.start, piece.end, name, 0, facts.size_bytes, facts.max_timestamp_ms, domain=0
         )
         self.entries[place : place + len(entries)] = [made]
 
@@ -162,7 +162,7 @@ class CompactedStream:
         """All that a consumer reads from the start."""
         found = []
         for one in self.entries:
-            piece = TablePiece(key_of(one), one.byte_length, one.start, one.end, True)
+            piece = TablePiece(one.key, one.byte_length, one.start, one.end, True)
             found += await consumed(self.objects, piece)
         return found
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from lakelog.catalog.port import TOPIC_ID_PROPERTY, TOPIC_PROPERTY, TableName, TableView
 from lakelog.domain.events import Swap
 from lakelog.domain.outcomes import Swapped
-from lakelog.index.ports import IndexedTopic, StreamEntry, StreamIndex, StreamRange, StreamView
+from lakelog.index.entries import Entry, StreamIndex
+from lakelog.index.ports import IndexedTopic, StreamRange, StreamView
 from lakelog.model.failures import Conflict, NotFound
 from lakelog.model.ids import TopicId
 from lakelog.records.table_schema import FIELD_IDS
@@ -153,11 +154,11 @@ class Stream:
     topic_id: TopicId
     log_start: int = 0
     head: int = 0
-    entries: list[StreamEntry] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
 
     def produce(self) -> None:
         name = WalName(make_wal_id(self.number * 1000 + self.head, bytes(10)), "z")
-        self.entries.append(StreamEntry(self.head, self.head + 2, name, 0, 10, 1))
+        self.entries.append(Entry(self.head, self.head + 2, name, 0, 10, 1, domain=0))
         self.head += 2
 
     def trim(self, offset: int) -> None:
@@ -170,7 +171,7 @@ class Stream:
         if not fits or {digest(one.name) for one in inside} - set(swap.replaces):
             return False
         at = self.entries.index(inside[0])
-        new = StreamEntry(inside[0].start, swap.end, swap.file, 0, swap.size_bytes, 1)
+        new = Entry(inside[0].start, swap.end, swap.file, 0, swap.size_bytes, 1, domain=0)
         self.entries[at : at + len(inside)] = [new]
         return True
 
@@ -178,9 +179,9 @@ class Stream:
         first = self.entries[0].start if self.entries else self.head
         return StreamView(self.number, self.log_start, first, tuple(self.entries))
 
-    def run_of(self, kind: FileKind) -> list[StreamEntry]:
+    def run_of(self, kind: FileKind) -> list[Entry]:
         """The first entries of that kind that follow each other."""
-        run: list[StreamEntry] = []
+        run: list[Entry] = []
         for one in self.entries:
             if one.kind is kind:
                 run.append(one)

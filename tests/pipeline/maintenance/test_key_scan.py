@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.pipeline.maintenance.cleaning_world import RETENTION_MS, CompactedStream
 from tests.profiles import examples
 
-from lakelog.index.ports import StreamColumns
+from lakelog.index.entries import StreamColumns
 from lakelog.pipeline.files.file_task import FileFailure, Trouble, unpack_offsets
 from lakelog.pipeline.maintenance import key_scan
 from lakelog.pipeline.maintenance.key_scan import scan

@@ -4,7 +4,8 @@ from itertools import pairwise
 import numpy as np
 from tests.pipeline.saga.task_values import TOPIC, wal_entry
 
-from lakelog.index.ports import StreamEntry, StreamView
+from lakelog.index.entries import Entry
+from lakelog.index.ports import StreamView
 from lakelog.pipeline.files.file_task import pack_offsets, unpack_offsets
 from lakelog.pipeline.maintenance.log_compaction import (
     PASSES_MAX,
@@ -25,18 +26,18 @@ RULES = CleaningRules(delete_retention_ms=1600)
 NOW_MS = 1_000_000
 
 
-def file(place: int, *, size: int = 100, stamp_ms: int = 5) -> StreamEntry:
+def file(place: int, *, size: int = 100, stamp_ms: int = 5) -> Entry:
     """The entry of ten offsets at this place."""
     name = FileName(FileKind.PARQUET, f"f{place}")
-    return StreamEntry(place * 10, place * 10 + 10, name, 0, size, stamp_ms)
+    return Entry(place * 10, place * 10 + 10, name, 0, size, stamp_ms, domain=0)
 
 
-def segment(place: int) -> StreamEntry:
+def segment(place: int) -> Entry:
     return replace(file(place), name=FileName(FileKind.SEGMENT, f"s{place}"))
 
 
 def planned(
-    *entries: StreamEntry,
+    *entries: Entry,
     cleaned: Cleaned | None = None,
     rules: CleaningRules = RULES,
     quarantine: tuple[tuple[int, int], ...] = (),
@@ -150,7 +151,7 @@ def survivors(place: int, *, rows: int = 10, kept: int) -> Survivors:
     return Survivors(f"f{place}", rows, kept, pack_offsets(offsets))
 
 
-def groups(found: list[Survivors], *entries: StreamEntry, bytes_target: int) -> list[list[int]]:
+def groups(found: list[Survivors], *entries: Entry, bytes_target: int) -> list[list[int]]:
     plan = CleaningPlan(NAME, entries, entries[-1].end, 0, 0)
     by_key = {one.key: one for one in found}
     made = groups_of(plan, by_key, bytes_target=bytes_target)

@@ -10,7 +10,8 @@ from lakelog.catalog.history import SnapshotHistory
 from lakelog.catalog.port import SnapshotView
 from lakelog.domain.events import Swap
 from lakelog.domain.outcomes import Swapped
-from lakelog.index.ports import IndexedTopic, StreamIndex, StreamRange, StreamView
+from lakelog.index.entries import StreamIndex
+from lakelog.index.ports import IndexedTopic, StreamRange, StreamView
 from lakelog.meta import keys
 from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.model.ids import TopicId

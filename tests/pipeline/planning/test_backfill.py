@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.index.ports import StreamColumns
+from lakelog.index.entries import StreamColumns
 from lakelog.model.ids import TopicId
 from lakelog.pipeline.planning.backfill import ends_in_segment, plan_backfill
 from lakelog.pipeline.planning.wal_ranges import PlanOptions, Problem

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.pipeline.saga.task_values import TOPIC
 
 from lakelog.catalog.port import DataFileView
-from lakelog.index.ports import StreamColumns, StreamEntry
+from lakelog.index.entries import Entry, StreamColumns
 from lakelog.pipeline.planning.small_files import (
     RewriteOptions,
     RewriteWindow,
@@ -132,9 +132,9 @@ def _files_max(sizes: list[int], options: RewriteOptions) -> int:
     return settled + (settled + 1) * options.files_min * doublings
 
 
-def entry(place: int, key: str, *, start: int | None = None) -> StreamEntry:
+def entry(place: int, key: str, *, start: int | None = None) -> Entry:
     begin = place * 10 if start is None else start
-    return StreamEntry(begin, place * 10 + 10, FileName(P, key), 0, 100, 5)
+    return Entry(begin, place * 10 + 10, FileName(P, key), 0, 100, 5, domain=0)
 
 
 def file(place: int, key: str, *, first: int | None = None) -> DataFileView:

@@ -14,7 +14,8 @@ import numpy as np
 
 from lakelog.catalog.port import DataFileView
 from lakelog.domain.events import Swap
-from lakelog.index.ports import StreamColumns, StreamEntry, StreamView
+from lakelog.index.entries import Entry, StreamColumns
+from lakelog.index.ports import StreamView
 from lakelog.model.ids import TopicId
 from lakelog.pipeline.planning.backfill import plan_backfill
 from lakelog.pipeline.planning.small_files import replacement
@@ -287,8 +288,8 @@ def stored(file: DataFile) -> Stored:
 
 
 @cache
-def entry_of(one: Stored) -> StreamEntry:
-    return StreamEntry(one.start, one.end, one.name, 0, 1, 0)
+def entry_of(one: Stored) -> Entry:
+    return Entry(one.start, one.end, one.name, 0, 1, 0, domain=0)
 
 
 @cache

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from lakelog.index.ports import StreamEntry, StreamView
+from lakelog.index.entries import Entry
+from lakelog.index.ports import StreamView
 from lakelog.model.ids import TopicId
 from lakelog.pipeline.saga.file_keys import output_key
 from lakelog.pipeline.saga.table_view import PartitionTableView
@@ -55,15 +56,16 @@ def at(state: TaskState, record: TaskRecord = CREATED) -> TaskRecord:
     return structs.replace(record, state=state, file=file_of(record) if named else None)
 
 
-def wal_entry(start: int, end: int) -> StreamEntry:
-    return StreamEntry(start, end, WalName(make_wal_id(start, bytes(10)), "z"), 0, 100, 5)
+def wal_entry(start: int, end: int) -> Entry:
+    name = WalName(make_wal_id(start, bytes(10)), "z")
+    return Entry(start, end, name, 0, 100, 5, domain=0)
 
 
-def file_entry(file: DataFile, *, start: int) -> StreamEntry:
-    return StreamEntry(start, file.end, file.name, 0, file.size_bytes, 5)
+def file_entry(file: DataFile, *, start: int) -> Entry:
+    return Entry(start, file.end, file.name, 0, file.size_bytes, 5, domain=0)
 
 
-def stream_of(*entries: StreamEntry, first_start: int = 0) -> StreamView:
+def stream_of(*entries: Entry, first_start: int = 0) -> StreamView:
     return StreamView(7, first_start, first_start, entries)
 
 

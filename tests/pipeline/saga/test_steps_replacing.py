@@ -16,7 +16,8 @@ from tests.pipeline.saga.task_values import (
 )
 
 from lakelog.domain.events import Swap
-from lakelog.index.ports import StreamEntry, StreamView
+from lakelog.index.entries import Entry
+from lakelog.index.ports import StreamView
 from lakelog.pipeline.saga.steps import (
     AppendSwap,
     Mark,
@@ -49,8 +50,8 @@ REWRITE = create(
 )
 
 
-def input_of(key: str, start: int, end: int) -> StreamEntry:
-    return StreamEntry(start, end, FileName(FileKind.PARQUET, key), 0, 100, 5)
+def input_of(key: str, start: int, end: int) -> Entry:
+    return Entry(start, end, FileName(FileKind.PARQUET, key), 0, 100, 5, domain=0)
 
 
 B, C = input_of("b", 4, 6), input_of("c", 6, 10)
@@ -177,7 +178,7 @@ def test_a_stream_that_was_dropped_is_not_committed() -> None:
     assert mark.record.state is TaskState.ABORTED
 
 
-def swap_of(*entries: StreamEntry) -> Swap:
+def swap_of(*entries: Entry) -> Swap:
     replaces = tuple(sorted(digest(one.name) for one in entries))
     return Swap(7, 4, 10, FILE.name, 500, 9, replaces)
 

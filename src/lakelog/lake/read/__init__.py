@@ -7,6 +7,8 @@ Who does what, from the options to the rows:
 - `range_plan` decides: with what the index says it turns the request into one offset vector and the
   ranges to read (`Pinned`), prunes by conditions, and gives each range the index entries that hold
   it (`Hinted`). Pure.
+- `http_index.HttpIndex` asks brokers for the index (`lakelog.index.ports.ReadIndex`), and checks
+  what they say before it is believed.
 - `splits` packs ranges into `Split`s, by bytes: what one task reads, small enough to travel.
 - `topic_source.TopicSource` has the index and the object store: it plans (`ReadPlan`) and reads the
   rows of a split. `find_cluster` finds both from the options; `ClusterAddress` travels to tasks.

@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from lakelog.index.entries import Entry
 from lakelog.lake.read.range_plan import Hinted
 from lakelog.lake.read.row_decoder import RowMaker
 from lakelog.lake.read.shared_reads import ByteSource
 from lakelog.log.plan import coalesce, cut_out
 from lakelog.model.failures import Corrupt, Failure, NotFound
 from lakelog.model.ranges import ByteRange
-from lakelog.reading.entries import Entry
 from lakelog.records.acceptance import DECOMPRESSED_BYTES_MAX
 from lakelog.records.header import parse_header
 from lakelog.records.segment_file import (
@@ -143,17 +143,17 @@ class _WalFetch:
     ) -> Iterator[tuple[int, memoryview, str]]:
         pinned = self.reading.hinted.pinned
         for entry, run in runs:
-            base = entry.start
-            with _named(entry.key):
+            base, key = entry.start, entry.key
+            with _named(key):
                 batches = verify_run(run)
             for batch in batches:
                 end = base + parse_header(batch).last_offset_delta + 1
                 if end > pinned.start and base < pinned.end:
-                    yield base, batch, entry.key
+                    yield base, batch, key
                 base = end
             if base != entry.end:
                 said = f"the batches from {entry.start} on end at {base} and not {entry.end}"
-                raise Corrupt(f"{entry.key}: {said}")
+                raise Corrupt(f"{key}: {said}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lakelog.config.named_options import BadOption
+from lakelog.index.entries import Entries
+from lakelog.index.ports import Bounds, PinnedRange, TopicStreams
 from lakelog.lake.read.read_options import ASSIGN, ENDING_OFFSETS, STARTING_OFFSETS, SUBSCRIBE
 from lakelog.lake.read.read_request import (
     EARLIEST,
@@ -35,8 +37,6 @@ from lakelog.lake.read.read_request import (
 )
 from lakelog.model.failures import Failure
 from lakelog.model.ids import INTERNAL_TOPICS
-from lakelog.reading.entries import Entries
-from lakelog.reading.ranges import Bounds, PinnedRange, TopicStreams
 
 
 class DataLoss(Failure):

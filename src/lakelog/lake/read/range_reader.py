@@ -20,13 +20,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from lakelog.clock import Tasks
+from lakelog.index.entries import LocatedRange, no_entries
+from lakelog.index.ports import PinnedRange
 from lakelog.lake.read.range_fetch import ObjectGone, Portion, RangeRead, fetches
 from lakelog.lake.read.range_plan import DataLoss, Hinted
 from lakelog.lake.read.row_decoder import RowMaker, SmallBatches
 from lakelog.lake.read.shared_reads import ByteSource
 from lakelog.model.failures import Corrupt, Failure, NotFound
-from lakelog.reading.entries import no_entries
-from lakelog.reading.ranges import Located, PinnedRange
 from lakelog.records.table_rows import UnreadableBatchError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ MOVES_MAX: Final = 16
 ResultT = TypeVar("ResultT")
 
 
-Locate: TypeAlias = Callable[[PinnedRange], Awaitable[Located | None]]
+Locate: TypeAlias = Callable[[PinnedRange], Awaitable[LocatedRange | None]]
 """Asks the index for the entries of a range; None when the stream is gone."""
 
 
@@ -98,7 +98,7 @@ async def _moved(hinted: Hinted, position: int, locate: Locate, options: RowOpti
     return placed(left, await locate(left), options)
 
 
-def placed(wanted: PinnedRange, found: Located | None, options: RowOptions) -> Hinted:
+def placed(wanted: PinnedRange, found: LocatedRange | None, options: RowOptions) -> Hinted:
     """The range with its entries, without what was trimmed, if that may be; else `DataLoss`."""
     log_start = wanted.end if found is None else found.log_start
     if log_start > wanted.start:

@@ -14,10 +14,10 @@ from typing import Final, Protocol
 
 import numpy as np
 
+from lakelog.index.entries import Entry
 from lakelog.lake.read.splits import Split
 from lakelog.log.plan import coalesce
 from lakelog.model.ranges import ByteRange
-from lakelog.reading.entries import Entry
 from lakelog.streams.objects import FileKind
 
 SHARED_BYTES_MAX: Final = 128 << 20

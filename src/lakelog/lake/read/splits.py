@@ -15,10 +15,11 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from lakelog.index.entries import UNKNOWN_MS, Entries
+from lakelog.index.ports import PinnedRange
 from lakelog.lake.read.range_plan import Hinted
-from lakelog.reading.entries import UNKNOWN_MS, WAL_ID_BYTES, Entries
-from lakelog.reading.ranges import PinnedRange
 from lakelog.streams.objects import FileKind
+from lakelog.wal.ids import WAL_ID_BYTES
 
 SPLIT_BYTES: Final = 128 << 20
 """What a split is to have, about."""

@@ -18,6 +18,9 @@ from lakelog.config.connection import Connection
 from lakelog.config.load import load
 from lakelog.config.options import Options
 from lakelog.config.stores import open_metadata, open_objects
+from lakelog.index.entries import LocatedRange
+from lakelog.index.ports import Bounds, PinnedRange, ReadIndex
+from lakelog.lake.read.http_index import HttpIndex
 from lakelog.lake.read.range_plan import (
     Hinted,
     PartitionStream,
@@ -36,9 +39,6 @@ from lakelog.lake.read.shared_reads import SharedReads
 from lakelog.lake.read.splits import PackOptions, Split, pack
 from lakelog.model.failures import Refused, Unavailable
 from lakelog.objects.port import ObjectStore
-from lakelog.reading.http_index import HttpIndex
-from lakelog.reading.index import Index
-from lakelog.reading.ranges import Bounds, Located, PinnedRange
 from lakelog.records import kernels
 from lakelog.topics.cluster import http_addresses
 
@@ -71,7 +71,7 @@ class ReadPlan:
 class TopicSource:
     """An index and an object store, for planning and reading."""
 
-    def __init__(self, index: Index, objects: ObjectStore) -> None:
+    def __init__(self, index: ReadIndex, objects: ObjectStore) -> None:
         self.index = index
         self.objects = objects
 
@@ -133,7 +133,7 @@ class TopicSource:
         """The ranges with the entries that hold them now; what was trimmed since is lost."""
         if not ranges:
             return []
-        located = await self.index.entries(ranges)
+        located = await self.index.located(ranges)
         hinted = [
             placed(pinned_range, at, options)
             for pinned_range, at in zip(ranges, located, strict=True)
@@ -159,8 +159,8 @@ class TopicSource:
             await self.index.close()
         await self.objects.close()
 
-    async def _locate(self, wanted: PinnedRange) -> Located | None:
-        (found,) = await self.index.entries([wanted])
+    async def _locate(self, wanted: PinnedRange) -> LocatedRange | None:
+        (found,) = await self.index.located([wanted])
         return found
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from lakelog.config.connection import CONFIG, SERVER
 from lakelog.config.named_options import BadOption
+from lakelog.index.ports import ReadIndex
 from lakelog.lake.read.arrow_reader import run_on_thread
 from lakelog.lake.read.range_plan import Hinted
 from lakelog.lake.read.range_reader import RowOptions
@@ -26,7 +27,6 @@ from lakelog.lake.read.read_options import ASSIGN, SUBSCRIBE, SUBSCRIBE_PATTERN,
 from lakelog.lake.read.read_request import ReadRequest, Subscribed
 from lakelog.lake.read.topic_source import TopicSource, find_cluster, local_directory, open_source
 from lakelog.model.failures import Refused
-from lakelog.reading.index import Index
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -177,7 +177,7 @@ async def _pinned(
     return by_topic
 
 
-async def topics_meant(index: Index, names: Sequence[str]) -> dict[str, str]:
+async def topics_meant(index: ReadIndex, names: Sequence[str]) -> dict[str, str]:
     """The topic that each name of a statement means; raises `BadStatement`.
 
     SQL does not tell small letters from capitals, so a name may be written otherwise than its

@@ -19,8 +19,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from lakelog.index.entries import Entry
 from lakelog.lake.read.range_plan import Hinted
-from lakelog.reading.entries import Entry
 from lakelog.records.header import LOG_APPEND_TIME_BIT
 from lakelog.streams.objects import FileKind
 

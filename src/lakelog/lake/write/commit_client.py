@@ -14,9 +14,9 @@ from typing import Final
 
 from lakelog.clock import Clock, SystemClock
 from lakelog.domain.write_event import APPLICATION_BYTES_MAX, VERSION_END
-from lakelog.http import writing_messages as messages
-from lakelog.http.client import BrokerClient, CallLimits, Repeat, known_brokers
-from lakelog.http.writing_messages import NAMES_PER_QUESTION, PATH, QUESTION_BYTES_MAX
+from lakelog.index import messages
+from lakelog.index.http_client import BrokerClient, CallLimits, Repeat, known_brokers
+from lakelog.index.messages import NAMES_PER_QUESTION, WRITE
 from lakelog.meta.port import RECORD_BYTES_MAX
 from lakelog.model.failures import OutcomeUnknown, Refused, Unavailable
 
@@ -116,7 +116,9 @@ class WriteClient:
         limits: CallLimits | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._client = BrokerClient(known_brokers(brokers), PATH, serves="writers", limits=limits)
+        self._client = BrokerClient(
+            known_brokers(brokers), WRITE.path, serves="writers", limits=limits
+        )
         self._clock = clock or SystemClock()
 
     async def close(self) -> None:
@@ -222,7 +224,7 @@ def _questions(
     by_domain: dict[int, list[tuple[int, bytes]]] = {}
     for one in placed:
         by_domain.setdefault(one.domain, []).append((one.domain, one.commit))
-    room = QUESTION_BYTES_MAX - (APPLICATION_BYTES_MAX + 64)
+    room = WRITE.question_bytes_max - (APPLICATION_BYTES_MAX + 64)
     some: list[tuple[int, bytes]] = []
     size = 0
     for domain in sorted(by_domain):

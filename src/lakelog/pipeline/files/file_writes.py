@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from lakelog.index.ports import StreamEntry
+from lakelog.index.entries import Entry
 from lakelog.pipeline.files.file_task import (
     FileAnswer,
     FileFailure,
@@ -128,7 +128,7 @@ def _inputs(write: FileWrite, domain: int) -> Inputs:
     return WalInputs(domain, _wal_pieces(entries))
 
 
-def _wal_pieces(entries: Sequence[StreamEntry]) -> tuple[WalPiece, ...]:
+def _wal_pieces(entries: Sequence[Entry]) -> tuple[WalPiece, ...]:
     pieces = []
     for entry in entries:
         assert isinstance(entry.name, WalName), entry
@@ -138,14 +138,14 @@ def _wal_pieces(entries: Sequence[StreamEntry]) -> tuple[WalPiece, ...]:
     return tuple(pieces)
 
 
-def _table_pieces(entries: Sequence[StreamEntry], inputs: Sequence[str]) -> tuple[TablePiece, ...]:
+def _table_pieces(entries: Sequence[Entry], inputs: Sequence[str]) -> tuple[TablePiece, ...]:
     return tuple(
         TablePiece(piece.key, piece.size_bytes, piece.start, piece.end, piece.key in inputs)
         for piece in _segment_pieces(entries)
     )
 
 
-def _segment_pieces(entries: Sequence[StreamEntry]) -> tuple[SegmentPiece, ...]:
+def _segment_pieces(entries: Sequence[Entry]) -> tuple[SegmentPiece, ...]:
     pieces = []
     for entry in entries:
         assert isinstance(entry.name, FileName), entry

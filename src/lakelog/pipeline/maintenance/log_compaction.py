@@ -39,11 +39,12 @@ from typing import Final
 
 import numpy as np
 
-from lakelog.index.ports import IndexedTopic, StreamEntry, StreamView
+from lakelog.index.entries import Entry
+from lakelog.index.ports import IndexedTopic, StreamView
 from lakelog.pipeline.files.file_task import TablePiece, pack_offsets, unpack_offsets
 from lakelog.pipeline.saga.task_record import INPUTS_MAX, Cleaned
 from lakelog.pipeline.saga.values import StreamName
-from lakelog.streams.objects import FileKind, FileName
+from lakelog.streams.objects import FileKind
 
 STEPS_PER_RETENTION: Final = 16
 """Passes this close to each other, as parts of the retention of tombstones, count as one."""
@@ -77,7 +78,7 @@ class CleaningPlan:
     """A pass over the first entries of a stream."""
 
     name: StreamName
-    entries: tuple[StreamEntry, ...]
+    entries: tuple[Entry, ...]
     """The data files and segments of the range, in order."""
     end: int
     """Rows below this offset are looked at."""
@@ -87,7 +88,7 @@ class CleaningPlan:
     """Below this offset an earlier pass has left none."""
 
     @property
-    def files(self) -> tuple[StreamEntry, ...]:
+    def files(self) -> tuple[Entry, ...]:
         """The data files of the range."""
         return tuple(entry for entry in self.entries if entry.kind is FileKind.PARQUET)
 
@@ -95,7 +96,7 @@ class CleaningPlan:
     def pieces(self) -> tuple[TablePiece, ...]:
         """The data files as a scan reads them; whether a table names each is not known here."""
         return tuple(
-            TablePiece(key_of(entry), entry.byte_length, entry.start, entry.end, in_table=True)
+            TablePiece(entry.key, entry.byte_length, entry.start, entry.end, in_table=True)
             for entry in self.files
         )
 
@@ -116,7 +117,7 @@ class Survivors:
 class CleaningGroup:
     """Files next to each other that become one, with the rows of each that stay."""
 
-    entries: tuple[StreamEntry, ...]
+    entries: tuple[Entry, ...]
     survivors: tuple[Survivors, ...]
 
     @property
@@ -190,12 +191,12 @@ def groups_of(
     Files without rows go along where they are next to one. The pass is over when there is nothing.
     """
     groups: list[CleaningGroup] = []
-    run: list[StreamEntry] = []
+    run: list[Entry] = []
     size_bytes = 0
 
     def close() -> None:
         nonlocal size_bytes
-        kept = tuple(survivors[key_of(entry)] for entry in run)
+        kept = tuple(survivors[entry.key] for entry in run)
         if any(file.kept_count < file.row_count for file in kept):
             groups.append(CleaningGroup(tuple(run), kept))
         run.clear()
@@ -205,7 +206,7 @@ def groups_of(
         if entry.kind is not FileKind.PARQUET:
             close()
             continue
-        file = survivors[key_of(entry)]
+        file = survivors[entry.key]
         stays = file.row_count > 0 and file.kept_count == file.row_count
         kept_bytes = entry.byte_length * file.kept_count // max(1, file.row_count)
         # A file that loses nothing is left as it is, and what is to become one file follows on.
@@ -218,19 +219,13 @@ def groups_of(
     return tuple(groups)
 
 
-def key_of(entry: StreamEntry) -> str:
-    """The key of the data file that an entry names."""
-    assert isinstance(entry.name, FileName), entry
-    return entry.name.key
-
-
 def _ready(
     view: StreamView,
     cleaned: Cleaned,
     rules: CleaningRules,
     quarantine: Sequence[tuple[int, int]],
     now_ms: int,
-) -> tuple[StreamEntry, ...]:
+) -> tuple[Entry, ...]:
     """The entries from the first one on that may be looked at."""
     youngest_ms = now_ms - rules.min_compaction_lag_ms
     ready = []
@@ -246,12 +241,12 @@ def _ready(
     return tuple(ready)
 
 
-def _overlaps(entry: StreamEntry, ranges: Sequence[tuple[int, int]]) -> bool:
+def _overlaps(entry: Entry, ranges: Sequence[tuple[int, int]]) -> bool:
     return any(entry.end > start and entry.start < end for start, end in ranges)
 
 
 def _is_dirty(
-    files: Sequence[StreamEntry], dirty: Sequence[StreamEntry], rules: CleaningRules, now_ms: int
+    files: Sequence[Entry], dirty: Sequence[Entry], rules: CleaningRules, now_ms: int
 ) -> bool:
     if not dirty:
         return False

@@ -26,7 +26,8 @@ from functools import partial
 from typing import Final
 
 from lakelog.clock import Tasks, agreed_now_ms
-from lakelog.index.ports import IndexedTopic, StreamEntry, StreamRange
+from lakelog.index.entries import Entry
+from lakelog.index.ports import IndexedTopic, StreamRange
 from lakelog.log.options import CLOCK_HINT
 from lakelog.model.failures import Conflict, Failure, NotFound, OutcomeUnknown
 from lakelog.objects.port import ObjectStore
@@ -384,7 +385,7 @@ class MaintenanceScheduler:
             )
 
 
-def _are_files(entries: Sequence[StreamEntry], place: StreamRange) -> bool:
+def _are_files(entries: Sequence[Entry], place: StreamRange) -> bool:
     """Whether these are data files that are just the range."""
     if not entries or any(entry.kind is not FileKind.PARQUET for entry in entries):
         return False

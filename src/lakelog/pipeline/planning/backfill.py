@@ -20,7 +20,7 @@ from collections.abc import Set
 
 import numpy as np
 
-from lakelog.index.ports import StreamColumns
+from lakelog.index.entries import StreamColumns
 from lakelog.pipeline.planning.wal_ranges import PlanOptions, Problem
 from lakelog.pipeline.saga.record_store import StoredRecord
 from lakelog.pipeline.saga.task_record import TaskState

@@ -15,7 +15,8 @@ import asyncio
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
-from lakelog.index.ports import IndexedTopic, StreamColumns, StreamIndex, StreamRange
+from lakelog.index.entries import StreamColumns, StreamIndex
+from lakelog.index.ports import IndexedTopic, StreamRange
 from lakelog.log.parquet_source import read_end
 from lakelog.model.failures import Corrupt, Failure, NotFound
 from lakelog.objects.port import ObjectStore

@@ -26,7 +26,7 @@ from typing import Final
 import numpy as np
 
 from lakelog.catalog.port import DataFileView
-from lakelog.index.ports import StreamColumns, StreamEntry
+from lakelog.index.entries import Entry, StreamColumns
 from lakelog.pipeline.planning.wal_ranges import Problem
 from lakelog.pipeline.saga.task_record import INPUTS_MAX
 from lakelog.pipeline.saga.values import PlannedTask, StreamName, TaskTarget, Trigger
@@ -96,7 +96,7 @@ def plan_rewrite(
 
 def replacement(
     name: StreamName,
-    entries: Sequence[StreamEntry],
+    entries: Sequence[Entry],
     files: Sequence[DataFileView],
     *,
     target: TaskTarget,

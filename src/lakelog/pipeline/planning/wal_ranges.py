@@ -37,7 +37,8 @@ from typing import Final
 
 import numpy as np
 
-from lakelog.index.ports import PIECES_MAX, StreamColumns
+from lakelog.index.entries import StreamColumns
+from lakelog.index.ports import PIECES_MAX
 from lakelog.pipeline.saga.values import DataFile, PlannedTask, StreamName, TaskTarget, Trigger
 from lakelog.streams.objects import FileKind
 

@@ -59,7 +59,8 @@ from typing import TypeAlias, assert_never
 from msgspec.structs import replace
 
 from lakelog.domain.events import Swap
-from lakelog.index.ports import StreamEntry, StreamView
+from lakelog.index.entries import Entry
+from lakelog.index.ports import StreamView
 from lakelog.pipeline.saga.file_keys import is_made_for
 from lakelog.pipeline.saga.table_view import CommitFit, PartitionTableView, judge_task
 from lakelog.pipeline.saga.task_record import (
@@ -87,7 +88,7 @@ class WriteFile:
     """Write these entries, but no row below the log start (W5), to a new key of this epoch."""
 
     record: TaskRecord
-    pieces: tuple[StreamEntry, ...]
+    pieces: tuple[Entry, ...]
     log_start: int = 0
     effect: str = "put file"
 
@@ -263,7 +264,7 @@ def _begin(record: TaskRecord, stream: StreamView) -> Step:
     return WriteFile(record, pieces, stream.log_start)
 
 
-def _is_trimmed(record: TaskRecord, pieces: tuple[StreamEntry, ...]) -> bool:
+def _is_trimmed(record: TaskRecord, pieces: tuple[Entry, ...]) -> bool:
     """Whether entries of the range are gone.
 
     The first file of a replacing task may begin before its entry, where trimming has been before;

@@ -1,1 +1,0 @@
-"""The index of a cluster, as a reader asks for it over HTTP: topics, bounds, ranges, entries."""
