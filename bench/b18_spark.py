@@ -44,7 +44,7 @@ from bench.spark_scans import (
     without_spark,
 )
 from lakelog.pipeline.files.run_task import InlineEngine
-from lakelog.spark.batch import batch_reader
+from lakelog.spark.batch_reader import batch_reader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,8 +13,8 @@ from lakelog.lake.read.read_options import parse_read
 from lakelog.lake.read.topic_source import ReadPlan, TopicSource
 from lakelog.model.failures import Unavailable
 from lakelog.model.ids import TopicId
-from lakelog.spark.offsets import TOPIC_IDS, Document
-from lakelog.spark.stream_query import StreamQuery
+from lakelog.spark.stream_offsets import TOPIC_IDS, Document
+from lakelog.spark.stream_reader import StreamQuery
 from lakelog.spark.topic_poller import TopicPoller
 
 OTHER = TopicId(bytes(15) + b"\1")

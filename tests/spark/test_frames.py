@@ -24,7 +24,7 @@ from lakelog.lake.read.row_decoder import MS_MAX, MS_MIN
 from lakelog.model.failures import Refused
 from lakelog.pipeline.spark.diagnosis import spark_failures
 from lakelog.spark.frames import pin, read
-from lakelog.spark.native_columns import as_rows
+from lakelog.spark.parquet_scan import as_rows
 
 
 @pytest.fixture(scope="module")

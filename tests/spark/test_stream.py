@@ -20,8 +20,8 @@ from tests.spark.stream_kit import (
     staged,
 )
 
-from lakelog.spark.offsets import TOPIC_IDS
-from lakelog.spark.stream import UNLIMITED, stream_reader
+from lakelog.spark.stream_offsets import TOPIC_IDS
+from lakelog.spark.stream_reader import UNLIMITED, stream_reader
 
 NOBODY = {"lakelog.server": "http://127.0.0.1:9", "subscribe": "t"}
 

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from tests.lake.running import Broker
 from tests.spark.stream_kit import Streams, numbered, offsets, places, process_until
 
-from lakelog.spark.offsets import TOPIC_IDS
+from lakelog.spark.stream_offsets import TOPIC_IDS
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,7 @@ import lakelog
 from lakelog.config.named_options import BadOption
 from lakelog.lake.write.write_options import BadRow
 from lakelog.model.failures import Refused
-from lakelog.spark.write_task import TaskWritten
-from lakelog.spark.writer import BatchWriter, StreamWriter, batch_writer, stream_writer
+from lakelog.spark.writer import BatchWriter, StreamWriter, TaskWritten, batch_writer, stream_writer
 
 HEADER = StructType().add("key", "string").add("value", "binary")
 SCHEMA = StructType().add("key", "string").add("value", "binary").add("headers", ArrayType(HEADER))

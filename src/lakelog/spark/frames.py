@@ -39,10 +39,19 @@ from lakelog.lake.read.read_request import (
 from lakelog.lake.read.topic_source import ClusterAddress, TopicSource
 from lakelog.pipeline.spark.diagnosis import one_line, spark_failures, text_of
 from lakelog.records.table_schema import TIMESTAMP_US_MAX
-from lakelog.spark.batch import ddl_of, warn_once
-from lakelog.spark.native import Division, NativeScan, divided, everything, hadoop_place
-from lakelog.spark.native_columns import FILE_DDL, FILE_OPTIONS, as_rows, holds, within
-from lakelog.spark.pinned_ranges import RANGES, encode_ranges
+from lakelog.spark.batch_reader import RANGES, ddl_of, encode_ranges, warn_once
+from lakelog.spark.parquet_scan import (
+    FILE_DDL,
+    FILE_OPTIONS,
+    Division,
+    NativeScan,
+    as_rows,
+    divided,
+    everything,
+    hadoop_place,
+    holds,
+    within,
+)
 from lakelog.spark.runtime import runtime
 
 if TYPE_CHECKING:

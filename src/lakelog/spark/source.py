@@ -28,19 +28,19 @@ class LakelogSource(DataSource):
 
     def schema(self) -> str:
         """The columns, with headers if they are asked for."""
-        from lakelog.spark.batch import schema_of  # noqa: PLC0415 - see above
+        from lakelog.spark.batch_reader import schema_of  # noqa: PLC0415 - see above
 
         return schema_of(self.options)
 
     def reader(self, schema: "StructType") -> "DataSourceReader":
         """Reads once."""
-        from lakelog.spark.batch import batch_reader  # noqa: PLC0415 - see above
+        from lakelog.spark.batch_reader import batch_reader  # noqa: PLC0415 - see above
 
         return batch_reader(self.options, schema)
 
     def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":  # noqa: N802 - Spark's
         """Reads in micro-batches."""
-        from lakelog.spark.stream import stream_reader  # noqa: PLC0415 - see above
+        from lakelog.spark.stream_reader import stream_reader  # noqa: PLC0415 - see above
 
         return stream_reader(self.options, schema)
 

@@ -21,7 +21,7 @@ from lakelog.lake.read.range_plan import PartitionStream, names_wanted
 from lakelog.lake.read.read_request import Matching, Topics
 from lakelog.lake.read.topic_source import TopicSource
 from lakelog.model.failures import Unavailable
-from lakelog.spark.standing import LivePartitions, live_partitions, wanted_now
+from lakelog.spark.stream_offsets import LivePartitions, live_partitions, wanted_now
 
 POLL_S: Final = 0.06
 TOPICS_S: Final = 1.0

@@ -2,7 +2,8 @@
 
 Rules:
 
-- Tasks put objects that nobody sees; the driver's commit makes them visible, each domain's at once.
+- Tasks put objects that nobody sees, so a task that fails, or runs twice, leaves no record behind;
+  the driver's commit makes them visible, each domain's at once.
 - A stream's batch is committed under its query's id and its number, so a batch that Spark repeats,
   because it went down between our commit and its own, is there once.
 - A batch is committed under the name and number that the user gave, or else under those of the
@@ -10,6 +11,9 @@ Rules:
 - Objects are deleted only where no commit can have been tried: Spark aborts a write also after a
   commit that failed, and what came of that one nobody knows.
 - Writers are built in several processes and shipped with every task: they do no I/O and are small.
+- In a task small Arrow batches are gathered before they are cut by partition, or batches would be
+  tiny. Records are made on Spark's thread while objects are put on the process's loop; both are
+  bounded.
 """
 
 import logging
@@ -17,6 +21,7 @@ import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyspark import TaskContext
@@ -28,7 +33,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from lakelog.clock import SystemEntropy
+from lakelog.clock import Clock, SystemClock, SystemEntropy
 from lakelog.config.connection import Connection
 from lakelog.config.named_options import BadOption
 from lakelog.lake.write.commit_client import (
@@ -36,16 +41,106 @@ from lakelog.lake.write.commit_client import (
     Transaction,
     TransactionResult,
     WriteClient,
+    WriteTarget,
 )
-from lakelog.lake.write.record_batches import RowFormat
-from lakelog.lake.write.wal_objects import delete_placed
+from lakelog.lake.write.record_batches import RowFormat, StreamBatch, built_batches, topics_of
+from lakelog.lake.write.wal_objects import ObjectWriter, delete_placed
 from lakelog.lake.write.write_options import WriteRequest, checked_columns, parse_write
-from lakelog.spark.runtime import runtime
-from lakelog.spark.write_task import TaskWritten, write_rows
+from lakelog.records import kernels
+from lakelog.spark.runtime import Runtime, runtime
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+GATHER_BYTES: Final = 16 << 20
+"""Rows that are cut into batches at once."""
+
+KERNEL_ROWS: Final = 20_000
+KERNEL_BYTES: Final = 8 << 20
+"""From so many rows or bytes on, loading the compiled kernels pays."""
+
+
+@dataclass(frozen=True)
+class TaskWritten(WriterCommitMessage):
+    """What one task put, and under which transaction, if it knows."""
+
+    transaction: Transaction | None
+    placed: tuple[PlacedObject, ...]
+
+
+def write_rows(
+    batches: "Iterator[pa.RecordBatch]", form: RowFormat, connection: Connection
+) -> tuple[PlacedObject, ...]:
+    """Put all rows; raises `BadRow`, `Refused` and `Unavailable`, and then leaves nothing."""
+    gathered = _gathered(batches)
+    first = next(gathered, None)
+    if first is None:
+        return ()
+    running = runtime()
+    reached = running.reached(connection)
+    client = WriteClient(reached.brokers)
+    try:
+        place = running.call(client.place())
+        objects = running.source(reached).objects
+        writer = ObjectWriter(objects, place, SystemClock(), SystemEntropy())
+        maker = _Maker(running, client, form)
+        try:
+            for rows in chain((first,), gathered):
+                running.call(writer.add(maker.built(rows)))
+            return running.call(writer.finish())
+        except BaseException:
+            running.call(writer.discard())
+            raise
+    finally:
+        running.call(client.close())
+
+
+class _Maker:
+    """Makes batches of rows; asks for each topic once."""
+
+    def __init__(self, running: Runtime, client: WriteClient, form: RowFormat) -> None:
+        self._running = running
+        self._client = client
+        self._form = form
+        self._clock: Clock = SystemClock()
+        self._targets: dict[str, WriteTarget] = {}
+        self._rows = 0
+        self._bytes = 0
+
+    def built(self, rows: "pa.RecordBatch") -> list[StreamBatch]:
+        """The batches of these rows."""
+        missing = [name for name in topics_of(rows, self._form) if name not in self._targets]
+        if missing:
+            self._targets |= self._running.call(self._client.targets(missing))
+        self._rows += rows.num_rows
+        self._bytes += rows.nbytes
+        if self._rows >= KERNEL_ROWS or self._bytes >= KERNEL_BYTES:
+            kernels.load()
+        return list(built_batches(rows, self._form, self._targets, now_ms=self._clock.now_ms()))
+
+
+def _gathered(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+    """The same rows in batches of about `GATHER_BYTES`, none empty."""
+    held: list[pa.RecordBatch] = []
+    held_bytes = 0
+    for batch in batches:
+        if batch.num_rows:
+            held.append(batch)
+            held_bytes += batch.nbytes
+        if held_bytes >= GATHER_BYTES:
+            yield from _joined(held)
+            held, held_bytes = [], 0
+    yield from _joined(held)
+
+
+def _joined(held: "list[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+    import pyarrow as pa  # noqa: PLC0415 - only tasks with rows need it
+
+    if len(held) < 2:
+        return iter(held)
+    return iter(pa.Table.from_batches(held).combine_chunks().to_batches())
+
 
 QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"

@@ -1,7 +1,9 @@
-"""A stream that reads topics: where it begins, how far a trigger goes, what a batch is.
+"""Reads topics in micro-batches: what `spark.readStream.format("lakelog")` is to Spark.
 
 Rules:
 
+- Spark builds a reader in several processes and ships it with every task, so it does no I/O and is
+  small; in the one process that plans for the query it opens what it needs when it is first asked.
 - The same two vectors are always the same records: a batch that is planned again, by this process
   or by one that was started from the checkpoint, is the range between them and nothing else.
 - Where a stream begins is decided once. A begin that would be another one later (`latest`) is
@@ -9,31 +11,51 @@ Rules:
   first record is read: else records between two starts would be lost.
 - Under `Trigger.AvailableNow` the stream ends at what was there when it was told so.
 - A loss is an error, unless `failOnDataLoss` is false: then it is noted, and the stream goes on
-  with what is there (`lakelog.spark.standing`).
+  with what is there (`lakelog.spark.stream_offsets`).
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
-from lakelog.clock import Clock
-from lakelog.config.named_options import BadOption
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from lakelog.clock import Clock, SystemClock
+from lakelog.config.named_options import INT64_END, BadOption
 from lakelog.lake.read.range_plan import DataLoss, pinned
+from lakelog.lake.read.read_options import parse_read
 from lakelog.lake.read.read_request import LATEST, PartitionName, ReadRequest
 from lakelog.lake.read.topic_source import ReadPlan, TopicSource
-from lakelog.spark.admission import admitted, is_due, offset_count
-from lakelog.spark.offsets import Document, Vector, document_of, parse_vector
-from lakelog.spark.standing import (
+from lakelog.spark.batch_reader import SplitPartition, columns_of, read, slots
+from lakelog.spark.runtime import runtime
+from lakelog.spark.stream_offsets import (
+    Document,
     LivePartitions,
-    Standing,
+    StreamOffsets,
+    StreamProgress,
+    admitted,
+    batch_ranges,
+    document_of,
+    is_due,
     is_known,
     never_there,
-    ranges,
-    standing,
-    vector_of,
+    offset_count,
+    offsets_of,
+    parse_offsets,
+    progress_from,
 )
 from lakelog.spark.topic_poller import TopicPoller
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
 
 LOSSES_SHOWN: Final = 5
 NOTHING: Final = ReadPlan((), {}, ())
@@ -100,14 +122,14 @@ class StreamQuery:
     async def available(self) -> Document:
         """The end of all that there is for the stream."""
         live = await self._poller.seen() if self._end is None else self._end
-        return document_of(vector_of(live))
+        return document_of(offsets_of(live))
 
     async def planned(self, start: Document, end: Document) -> ReadPlan:
         """The batch between the two, cut for tasks."""
         self._has_begun = True
         if self._planned is not None and self._planned[:2] == (start, end):
             return self._planned[2]  # Spark asks several times for a batch
-        plan = await self._plan(parse_vector(start), parse_vector(end))
+        plan = await self._plan(parse_offsets(start), parse_offsets(end))
         self._planned = (start, end, plan)
         return plan
 
@@ -122,11 +144,11 @@ class StreamQuery:
         _say(found.notes)
         self._is_passing = LATEST in starts.values()
         begins = {place: start for place, (start, _) in found.vector.items()}
-        return document_of(Vector(begins, {one.topic: one.topic_id for one in partitions}))
+        return document_of(StreamOffsets(begins, {one.topic: one.topic_id for one in partitions}))
 
     def _next(self, start: Document, rows_max: int | None, live: LivePartitions) -> Document:
-        vector = parse_vector(start)
-        found = standing(vector, live, self._request.topics)
+        vector = parse_offsets(start)
+        found = progress_from(vector, live, self._request.topics)
         self._check(vector, live)
         self._lose(found.losses, found.notes)
         ends = self._ends(vector, live, found)
@@ -135,10 +157,10 @@ class StreamQuery:
                 return start
             ends = admitted(found.begins, ends, limit=rows_max)
         ids = {place.topic: found.topic_ids[place.topic] for place in ends}
-        return document_of(Vector(ends, ids))
+        return document_of(StreamOffsets(ends, ids))
 
     def _ends(
-        self, vector: Vector, live: LivePartitions, found: Standing
+        self, vector: StreamOffsets, live: LivePartitions, found: StreamProgress
     ) -> Mapping[PartitionName, int]:
         """As far as the stream may go: to the heads, or to what they were when it was pinned."""
         if self._end is None:
@@ -164,23 +186,23 @@ class StreamQuery:
         self._triggered_s = now_s
         return True
 
-    def _check(self, vector: Vector, live: LivePartitions) -> None:
+    def _check(self, vector: StreamOffsets, live: LivePartitions) -> None:
         """What was never there is no loss, but a wrong option."""
         unknown = never_there(self._request.topics, vector, live)
         if unknown is not None and self._request.fail_on_data_loss:
             option, name = unknown
             raise BadOption(option, f"{option} names {name}, which does not exist")
 
-    async def _plan(self, start: Vector, end: Vector) -> ReadPlan:
-        if not ranges(start, end, {}).losses:  # nobody is asked about an empty batch
+    async def _plan(self, start: StreamOffsets, end: StreamOffsets) -> ReadPlan:
+        if not batch_ranges(start, end, {}).losses:  # nobody is asked about an empty batch
             return NOTHING
         live = await self._poller.seen()
-        found = ranges(start, end, live)
+        found = batch_ranges(start, end, live)
         if found.losses or any(live[at].bounds.head < found.ends[at] for at in found.ends):
             # The options may have changed since, and what was seen may be older than the batch.
             names = sorted({place.topic for place in end.offsets})
             live = await self._poller.at(names)
-            found = ranges(start, end, live)
+            found = batch_ranges(start, end, live)
         self._lose(found.losses)
         bounds = {live[at].partition.stream: live[at].bounds for at in found.ends}
         fail = self._request.fail_on_data_loss
@@ -207,3 +229,81 @@ class StreamQuery:
 def _say(notes: Sequence[str]) -> None:
     for note in notes:
         _log.warning("%s", note)
+
+
+UNLIMITED: Final = INT64_END - 1
+"""A limit that tells a trigger with options of ours from one that must take everything."""
+
+
+def stream_reader(options: Mapping[str, str], schema: "StructType") -> DataSourceStreamReader:
+    """The reader of these columns; raises `BadOption`."""
+    return StreamReader(parse_read(options, streaming=True), columns_of(schema))
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads the topics of a request, batch after batch."""
+
+    def __init__(self, request: ReadRequest, columns: Sequence[str]) -> None:
+        self.request = request
+        self.columns = tuple(columns)
+        self._query: StreamQuery | None = None
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        return StreamReader, (self.request, self.columns)
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Where the stream begins; raises `BadOption` and `DataLoss`."""
+        return dict(runtime().call(self._opened().initial()))
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """What a trigger takes at most, as the options say."""
+        request = self.request
+        if request.max_offsets_per_trigger is not None:
+            return ReadMaxRows(request.max_offsets_per_trigger)
+        # Spark's limit for a least number of rows has no delay, so ours are kept to ourselves.
+        return ReadAllAvailable() if request.min_offsets_per_trigger is None else _ANY
+
+    def latestOffset(  # noqa: N802 - Spark's name
+        self, start: Document, limit: ReadLimit
+    ) -> dict[str, Any]:
+        """Where the next batch ends; raises `DataLoss`."""
+        rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return dict(runtime().call(self._opened().latest(start, rows_max)))
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """The end of what there is, for the progress of the query."""
+        return dict(runtime().call(self._opened().available()))
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """End the stream at what is there now."""
+        runtime().call(self._opened().pin())
+
+    def partitions(self, start: Document, end: Document) -> Sequence[InputPartition]:
+        """The batch between the two, cut for tasks; raises `DataLoss`."""
+        running = runtime()
+        plan = running.call(self._opened().planned(start, end))
+        reached = running.reached(self.request.connection)
+        fail = self.request.fail_on_data_loss
+        return [SplitPartition(split, reached, self.columns, fail) for split in plan.splits]
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        """The rows of one task."""
+        return read(partition)
+
+    def commit(self, end: Document) -> None:
+        """Nothing: the checkpoint of the query keeps its offsets."""
+
+    def stop(self) -> None:
+        """Let go what was seen; connections belong to the process."""
+        self._query = None
+
+    def _opened(self) -> StreamQuery:
+        if self._query is None:
+            running, clock, request = runtime(), SystemClock(), self.request
+            source = running.source(running.reached(request.connection))
+            poller = TopicPoller(source, request.topics, clock)
+            self._query = StreamQuery(source, poller, request, clock, slots=slots())
+        return self._query
+
+
+_ANY: Final = ReadMaxRows(UNLIMITED)

@@ -7,7 +7,7 @@ from tests.spark.stream_stage import OTHER, Theatre, offsets, play, ranges_of
 from lakelog.config.named_options import BadOption
 from lakelog.index.ports import TopicStreams
 from lakelog.lake.read.range_plan import DataLoss
-from lakelog.spark.offsets import TOPIC_IDS
+from lakelog.spark.stream_offsets import TOPIC_IDS
 from lakelog.spark.topic_poller import TOPICS_S
 
 

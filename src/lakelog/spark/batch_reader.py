@@ -1,4 +1,4 @@
-"""Reads a topic once: what `spark.read.format("lakelog")` plans, and which filters it is told of.
+"""Reads a topic once: what `spark.read.format("lakelog")` plans, and what each of its tasks reads.
 
 Rules:
 
@@ -7,14 +7,26 @@ Rules:
   same rows however often it is used.
 - Spark refuses a reader with `pushFilters` unless push-down is switched on, so only a reader that
   is made where filters are pushed has it. All filters are left to Spark, too; ours only prune.
+- A partition is all that a task knows: where the cluster is, what to read, which columns.
+- Rows are fetched and made on the process's loop and one thread beside it, while Spark's thread
+  hands over the batch before; a few batches wait, so memory is bounded.
+- The read ends when Spark has enough of it: nothing goes on behind an iterator that was closed.
+- A failure reaches the job as it was raised: its text names the option, object or range.
+- Ranges may be given as the text of an option that only `lakelog.spark.frames` sets. Offsets in
+  Kafka's JSON name one range of a partition, by names that may come to mean another topic; these
+  name any number, by their streams.
 """
 
+import asyncio
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 from pyspark.sql.datasource import (
     DataSourceReader,
     EqualNullSafe,
@@ -32,6 +44,7 @@ from pyspark.sql.types import ArrayType, BinaryType, StringType, StructField, St
 from lakelog.config.named_options import BadOption, boolean
 from lakelog.index.ports import PinnedRange
 from lakelog.lake.read.range_plan import Pinned
+from lakelog.lake.read.range_reader import RowOptions
 from lakelog.lake.read.read_options import INCLUDE_HEADERS, parse_read
 from lakelog.lake.read.read_request import (
     EVERYTHING,
@@ -45,13 +58,115 @@ from lakelog.lake.read.read_request import (
     filters_of,
     spark_ddl,
 )
-from lakelog.lake.read.topic_source import ReadPlan, TopicSource
-from lakelog.spark.pinned_ranges import RANGES, decode_ranges
-from lakelog.spark.runtime import runtime
-from lakelog.spark.task_rows import SplitPartition, read
+from lakelog.lake.read.splits import Split
+from lakelog.lake.read.topic_source import ClusterAddress, ReadPlan, TopicSource
+from lakelog.spark.runtime import Runtime, runtime
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+RANGES: Final = "lakelog.ranges"
+
+_Topics = list[tuple[str, bytes, list[tuple[int, int, int, int]]]]
+
+
+def encode_ranges(ranges: Iterable[PinnedRange]) -> str:
+    """The ranges as text; each topic is named once."""
+    topics: dict[tuple[str, bytes], list[tuple[int, int, int, int]]] = {}
+    for one in ranges:
+        place = (one.partition, one.stream, one.start, one.end)
+        topics.setdefault((one.topic, one.topic_id), []).append(place)
+    found: _Topics = [(*topic, places) for topic, places in topics.items()]
+    return msgspec.json.encode(found).decode()
+
+
+def decode_ranges(text: str) -> tuple[PinnedRange, ...]:
+    """The ranges of a text; raises `BadOption`."""
+    try:
+        topics = msgspec.json.decode(text, type=_Topics)
+    except msgspec.MsgspecError as reason:
+        raise BadOption(RANGES, f"{RANGES} cannot be read: {reason}") from reason
+    return tuple(
+        PinnedRange(name, topic_id, *place) for name, topic_id, places in topics for place in places
+    )
+
+
+BATCHES_AHEAD: Final = 2
+"""Batches that wait for Spark to take them."""
+
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class SplitPartition(InputPartition):
+    """A split as it travels to a task."""
+
+    split: Split
+    reached: ClusterAddress
+    columns: tuple[str, ...]
+    fail_on_data_loss: bool = True
+    since_us: int | None = None
+    """Rows that are older need not be given, and some are not."""
+
+
+def read(partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+    """The rows of a partition; raises `DataLoss`, `Corrupt` and `Unavailable`."""
+    if not isinstance(partition, SplitPartition):
+        return  # Spark's own stand-in for a plan without partitions
+    yield from rows(
+        partition.split,
+        partition.reached,
+        RowOptions(
+            partition.columns,
+            partition.fail_on_data_loss,
+            pool=runtime().pool,
+            note=_warn,
+            since_us=partition.since_us,
+        ),
+    )
+
+
+def rows(split: Split, reached: ClusterAddress, options: RowOptions) -> "Iterator[pa.RecordBatch]":
+    """The rows of a split, read ahead on the loop of this process."""
+    running = runtime()
+    pump = _Pump(running, running.source(reached), split, options)
+    try:
+        while (found := running.call(pump.queue.get())) is not None:
+            if isinstance(found, BaseException):
+                raise found
+            yield found
+    finally:
+        pump.stop()
+
+
+class _Pump:
+    """Puts the rows of a split into a queue, until there are no more or somebody stops it."""
+
+    def __init__(
+        self, running: Runtime, source: TopicSource, split: Split, options: RowOptions
+    ) -> None:
+        self.queue: asyncio.Queue[pa.RecordBatch | BaseException | None]
+        self.queue = asyncio.Queue(BATCHES_AHEAD)
+        self._running = running
+        self._task = running.spawn(self._run(source, split, options), name="split")
+
+    async def _run(self, source: TopicSource, split: Split, options: RowOptions) -> None:
+        try:
+            async with aclosing(source.read(split, options)) as batches:
+                async for batch in batches:
+                    await self.queue.put(batch)
+        except Exception as error:  # noqa: BLE001 - raised in the thread that takes
+            await self.queue.put(error)
+        await self.queue.put(None)
+
+    def stop(self) -> None:
+        """End it, from any thread."""
+        self._running.cancel(self._task)
+
+
+def _warn(note: str) -> None:
+    _log.warning("%s", note)
+
 
 _PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 """The program of the process in which Spark pushes filters."""
@@ -71,8 +186,7 @@ _HEADERS: Final = ArrayType(
     StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 )
 
-_log: Final = logging.getLogger(__name__)
-_noted: Final[set[str]] = set()
+_warned: Final[set[str]] = set()
 
 
 def schema_of(options: Mapping[str, str]) -> str:
@@ -166,8 +280,8 @@ def slots() -> int:
 def warn_once(notes: Sequence[str]) -> None:
     """Say what was ignored or left out, once in a process."""
     for note in notes:
-        if note not in _noted:
-            _noted.add(note)
+        if note not in _warned:
+            _warned.add(note)
             _log.warning("%s", note)
 
 

@@ -9,7 +9,7 @@ from tests.lake.packed import entries
 from tests.lake.packed import hinted as hint
 
 from lakelog.lake.read.range_plan import Hinted
-from lakelog.spark.native import (
+from lakelog.spark.parquet_scan import (
     CUTS_MAX,
     TOPICS_MAX,
     divided,

@@ -1,4 +1,9 @@
-"""Where a stream stands: its offsets beside what the topics have now. Pure.
+"""Offsets of a stream: in Spark's checkpoint, what is lost, what a trigger takes. Pure.
+
+`{"t": {"0": 23}, "lakelog:topic-ids": {"t": "6f9c…"}}` says where each partition goes on, and which
+topic was meant by a name: one that was deleted and made again has another id. Without the last key
+it is what Spark's Kafka source writes, so a checkpoint of that can be continued. Spark compares
+offsets as text, so the same offsets always come in the same order.
 
 Rules, those of Spark's Kafka source:
 
@@ -6,20 +11,106 @@ Rules, those of Spark's Kafka source:
 - Records that are gone before they were read are a loss: those before the log's start, those of a
   topic or a partition that was deleted, also when there is another topic of that name since.
 - What the options do not name any more is left out, and is no loss.
-
-What becomes of a loss is up to who asks. Without the lost records a partition goes on at its log's
-start, and a topic that was made again at its earliest record.
+- What becomes of a loss is up to who asks. Without the lost records a partition goes on at its
+  log's start, and a topic that was made again at its earliest record.
+- `maxOffsetsPerTrigger` is shared by how much each partition has, and one offset at least of each
+  that has any, so that none starves. So a trigger can take more than the limit, by fewer offsets
+  than there are partitions.
 """
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Annotated, Final, TypeAlias
 
+import msgspec
+from msgspec import Meta
+
+from lakelog.config.named_options import INT32_END, INT64_END
 from lakelog.index.ports import Bounds, TopicStreams
 from lakelog.lake.read.range_plan import PartitionStream, chosen_partitions
 from lakelog.lake.read.read_options import ASSIGN, SUBSCRIBE
 from lakelog.lake.read.read_request import Assigned, Matching, PartitionName, Subscribed, Topics
-from lakelog.spark.offsets import Vector
+from lakelog.model.failures import Refused
+
+TOPIC_IDS: Final = "lakelog:topic-ids"
+"""Where the ids stand; no topic can have this name."""
+
+Document: TypeAlias = Mapping[str, Mapping[str, int | str]]
+"""Offsets as Spark hands them over and back."""
+
+_TopicId = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
+_Offsets = dict[
+    Annotated[int, Meta(ge=0, lt=INT32_END)], Annotated[int, Meta(ge=0, le=INT64_END - 1)]
+]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOffsets:
+    """The next offset of every partition, and the id of every topic as far as it is known."""
+
+    offsets: Mapping[PartitionName, int]
+    topic_ids: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def parse_offsets(document: Document) -> StreamOffsets:
+    """The offsets of a checkpoint; raises `Refused` when they are none."""
+    try:
+        given = {topic: some for topic, some in document.items() if topic != TOPIC_IDS}
+        found = msgspec.convert(given, dict[str, _Offsets], str_keys=True)
+        named = msgspec.convert(document.get(TOPIC_IDS, {}), dict[str, _TopicId])
+        ids = {topic: bytes.fromhex(text) for topic, text in named.items()}
+    except (AttributeError, ValueError) as reason:
+        raise Refused(
+            f"the checkpoint holds {_shown(document)}, which are not offsets of topics: {reason}"
+        ) from reason
+    offsets = {
+        PartitionName(topic, one): at for topic, some in found.items() for one, at in some.items()
+    }
+    return StreamOffsets(offsets, ids)
+
+
+def document_of(vector: StreamOffsets) -> Document:
+    """The offsets for a checkpoint."""
+    document: dict[str, dict[str, int | str]] = {}
+    for place, offset in sorted(vector.offsets.items()):
+        document.setdefault(place.topic, {})[str(place.partition)] = offset
+    ids = sorted(vector.topic_ids.items())
+    document[TOPIC_IDS] = {topic: one.hex() for topic, one in ids}
+    return document
+
+
+def _shown(document: object) -> str:
+    text = repr(document)
+    return text if len(text) <= 200 else f"{text[:200]}…"
+
+
+def offset_count(begins: Mapping[PartitionName, int], ends: Mapping[PartitionName, int]) -> int:
+    """How many offsets there are from the begins to the ends."""
+    return sum(max(0, end - begins[place]) for place, end in ends.items())
+
+
+def admitted(
+    begins: Mapping[PartitionName, int], ends: Mapping[PartitionName, int], *, limit: int
+) -> dict[PartitionName, int]:
+    """Where a trigger ends that takes about so many offsets, for each partition in `ends`."""
+    total = offset_count(begins, ends)
+    if total <= limit:
+        return dict(ends)
+    taken = {}
+    for place, end in ends.items():
+        size = max(0, end - begins[place])
+        share = max(1, limit * size // total)
+        taken[place] = begins[place] + share if share < size else end
+    return taken
+
+
+def is_due(count: int, *, least: int, waited_s: float | None, delay_s: float) -> bool:
+    """Whether a trigger has enough to take; what is there is taken when it has waited so long.
+
+    Nobody has waited for the first trigger yet (None), and it takes what there is.
+    """
+    return count >= least or (count > 0 and (waited_s is None or waited_s >= delay_s))
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +126,7 @@ LivePartitions = Mapping[PartitionName, LivePartition]
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class StreamProgress:
     """From where to where a stream can go on, and what it can not have."""
 
     begins: Mapping[PartitionName, int]
@@ -46,7 +137,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranges:
+class BatchRanges:
     """The ranges between two vectors: partitions with start and end; what is not there is lost."""
 
     partitions: tuple[PartitionStream, ...]
@@ -80,13 +171,13 @@ def live_partitions(
     }
 
 
-def vector_of(live: LivePartitions) -> Vector:
+def offsets_of(live: LivePartitions) -> StreamOffsets:
     """The end of everything that is there."""
     heads = {place: present.bounds.head for place, present in live.items()}
-    return Vector(heads, _ids(live))
+    return StreamOffsets(heads, _ids(live))
 
 
-def standing(start: Vector, live: LivePartitions, wanted: Topics) -> Standing:
+def progress_from(start: StreamOffsets, live: LivePartitions, wanted: Topics) -> StreamProgress:
     """How the stream goes on from its start."""
     begins: dict[PartitionName, int] = {}
     losses: list[str] = []
@@ -110,10 +201,10 @@ def standing(start: Vector, live: LivePartitions, wanted: Topics) -> Standing:
         else:
             notes.append(f"{place} is not read any more: the options do not name it")
     heads = {place: present.bounds.head for place, present in live.items()}
-    return Standing(begins, heads, _ids(live), tuple(losses), tuple(notes))
+    return StreamProgress(begins, heads, _ids(live), tuple(losses), tuple(notes))
 
 
-def ranges(start: Vector, end: Vector, live: LivePartitions) -> Ranges:
+def batch_ranges(start: StreamOffsets, end: StreamOffsets, live: LivePartitions) -> BatchRanges:
     """What lies between the vectors; a partition that ends where it starts or before is left out.
 
     Spark asks for that when a query is started again that never got beyond its first offsets.
@@ -136,10 +227,10 @@ def ranges(start: Vector, end: Vector, live: LivePartitions) -> Ranges:
             continue
         partitions.append(present.partition)
         starts[place], ends[place] = first, after
-    return Ranges(tuple(partitions), starts, ends, tuple(losses))
+    return BatchRanges(tuple(partitions), starts, ends, tuple(losses))
 
 
-def is_known(place: PartitionName, present: LivePartition, vector: Vector) -> bool:
+def is_known(place: PartitionName, present: LivePartition, vector: StreamOffsets) -> bool:
     """Whether the vector means this partition, and not one of an earlier topic of that name."""
     known = vector.topic_ids.get(place.topic, present.partition.topic_id)
     return place in vector.offsets and known == present.partition.topic_id
@@ -156,7 +247,9 @@ def is_wanted(wanted: Topics, place: PartitionName) -> bool:
             return re.search(pattern, place.topic) is not None
 
 
-def never_there(wanted: Topics, vector: Vector, live: LivePartitions) -> tuple[str, str] | None:
+def never_there(
+    wanted: Topics, vector: StreamOffsets, live: LivePartitions
+) -> tuple[str, str] | None:
     """The option that names what is not there, and was not when the vector was made; and that."""
     known = vector.offsets.keys() | live.keys()
     match wanted:

@@ -12,7 +12,7 @@ from tests.spark.kinds import HEADED, reader, rows
 
 import lakelog
 from lakelog.lake.read.read_options import parse_read
-from lakelog.spark.batch import BatchReader, PushingReader, batch_reader, warn_once
+from lakelog.spark.batch_reader import BatchReader, PushingReader, batch_reader, warn_once
 
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 

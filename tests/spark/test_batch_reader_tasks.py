@@ -1,4 +1,4 @@
-"""What a task reads, without Spark: planned in one process, unpickled in another."""
+"""What a task of a read does: its split, its rows, and ranges as the text of an option."""
 
 import os
 import pickle
@@ -12,19 +12,59 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 from tests.lake.running import Broker, running_broker
 from tests.spark.kinds import damage
 
+from lakelog.config.named_options import BadOption
+from lakelog.index.ports import PinnedRange
 from lakelog.lake.read.range_plan import DataLoss
 from lakelog.lake.read.read_request import arrow_schema, default_columns
 from lakelog.lake.read.row_decoder import BATCH_BYTES_MAX
 from lakelog.model.failures import Corrupt
-from lakelog.spark.batch import BatchReader, batch_reader
+from lakelog.spark.batch_reader import (
+    BatchReader,
+    SplitPartition,
+    batch_reader,
+    decode_ranges,
+    encode_ranges,
+    read,
+)
 from lakelog.spark.runtime import runtime
-from lakelog.spark.task_rows import SplitPartition, read
 from lakelog.streams.objects import FileKind
+
+_numbers = st.integers(0, (1 << 63) - 1)
+_ranges = st.builds(
+    PinnedRange,
+    st.sampled_from(["t", "ü.x"]),
+    st.sampled_from([b"", bytes(16), b"\xff" * 16]),
+    _numbers,
+    _numbers,
+    _numbers,
+    _numbers,
+)
+
+
+@given(st.lists(_ranges))
+def test_ranges_come_back_as_they_were_topic_by_topic(given_ranges: list[PinnedRange]) -> None:
+    topics = list(dict.fromkeys((one.topic, one.topic_id) for one in given_ranges))
+    expected = sorted(given_ranges, key=lambda one: topics.index((one.topic, one.topic_id)))
+    assert decode_ranges(encode_ranges(given_ranges)) == tuple(expected)
+
+
+def test_a_thousand_partitions_are_a_short_text() -> None:
+    ranges = [PinnedRange("orders", bytes(16), at, at + 1, 0, 10**9) for at in range(1000)]
+    assert len(encode_ranges(ranges)) < 30_000
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '[["t","",[[1,2,3]]]]', '[["t","?",[]]]'])
+def test_what_is_no_ranges_names_the_option(text: str) -> None:
+    with pytest.raises(BadOption, match=r"lakelog\.ranges cannot be read"):
+        decode_ranges(text)
+
 
 COLUMNS = default_columns(include_headers=False)
 
@@ -165,7 +205,7 @@ assert source.name() == "lakelog"
 assert len(pickle.dumps(source)) < 1000
 heavy = {"pyarrow", "numba", "pyiceberg"} & set(sys.modules)
 assert not heavy, heavy
-from lakelog.spark.batch import batch_reader
+from lakelog.spark.batch_reader import batch_reader
 from pyspark.sql.types import StructType
 for name in "key value topic partition offset timestamp timestampType".split():
     assert name in source.schema()
