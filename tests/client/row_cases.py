@@ -12,7 +12,7 @@ from lakelog.client.partition_state import Progress
 from lakelog.client.watermark import ALL, INT64_MIN, NOTHING, Limit, Rule, is_live
 from lakelog.records import ordering
 from lakelog.records.fetched import FetchedRows
-from lakelog.records.table_views import fill_views
+from lakelog.records.table_rows import fill_views
 
 if TYPE_CHECKING:
     from lakelog.records.kernels import Ints

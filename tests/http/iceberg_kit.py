@@ -26,9 +26,9 @@ from lakelog.http.service import serve
 from lakelog.meta.port import MetadataStore
 from lakelog.objects.port import ObjectStore
 from lakelog.records.build import BatchOptions, Record, build_batch
-from lakelog.records.table_facts import TableFileFacts, TableFileOrigin
 from lakelog.records.table_file import TableFileWriter
 from lakelog.records.table_rows import rows_from_batches
+from lakelog.records.table_schema import TableFileFacts, TableFileOrigin
 
 T = TypeVar("T")
 Batches = list[tuple[int, memoryview]]

@@ -18,9 +18,9 @@ from lakelog.lake.read.row_decoder import (
     SmallBatches,
     cut,
 )
-from lakelog.records.table_facts import TableFileOrigin
 from lakelog.records.table_file import TableFile, TableFileWriter
 from lakelog.records.table_rows import rows_from_batches
+from lakelog.records.table_schema import TableFileOrigin
 
 
 def reread(rows: pa.Table, sources: tuple[str, ...]) -> pa.Table:

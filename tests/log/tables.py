@@ -20,7 +20,7 @@ from lakelog.pipeline.files.run_task import run_task
 from lakelog.records.acceptance import AcceptedBatch
 from lakelog.records.columns import decode_columns
 from lakelog.records.header import parse_header, split_batches
-from lakelog.records.table_facts import TableFileFacts
+from lakelog.records.table_schema import TableFileFacts
 from lakelog.streams.objects import FileKind, FileName, WalName, digest
 
 

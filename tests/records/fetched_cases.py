@@ -15,7 +15,7 @@ from lakelog.records.codecs import Codec
 from lakelog.records.columns import decode_columns
 from lakelog.records.fetched import FetchedRows
 from lakelog.records.header import split_batches
-from lakelog.records.table_views import view_array
+from lakelog.records.table_rows import view_array
 
 ROOMY = 1 << 20
 both = pytest.mark.parametrize("compiled", [False, True])

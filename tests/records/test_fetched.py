@@ -25,8 +25,7 @@ from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.codecs import Codec, OutputTooLargeError
 from lakelog.records.fetched import FetchedRows, decode_fetched
 from lakelog.records.fetched_batches import walk_batches
-from lakelog.records.header import HEADER_BYTES, BatchError, MalformedBatchError
-from lakelog.records.varints import write_varint
+from lakelog.records.header import HEADER_BYTES, BatchError, MalformedBatchError, write_varint
 
 every_codec = pytest.mark.parametrize("codec", Codec)
 

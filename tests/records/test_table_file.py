@@ -14,10 +14,9 @@ from lakelog.model.failures import Corrupt
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.table_batches import batches_from_rows
 from lakelog.records.table_bytes import TAIL_BYTES, footer_bytes
-from lakelog.records.table_facts import TableFileFacts, TableFileOrigin
 from lakelog.records.table_file import TableFile, TableFileWriter
 from lakelog.records.table_rows import rows_from_batches
-from lakelog.records.table_schema import FIELD_IDS, table_schema
+from lakelog.records.table_schema import FIELD_IDS, TableFileFacts, TableFileOrigin, table_schema
 
 
 def origin(*, start: int, end: int) -> TableFileOrigin:

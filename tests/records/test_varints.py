@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.records.header import MalformedBatchError
-from lakelog.records.varints import (
+from lakelog.records.header import (
     IncompleteError,
+    MalformedBatchError,
     read_varint,
     read_varlong,
     varint_bytes,

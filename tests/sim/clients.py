@@ -10,8 +10,13 @@ from lakelog.log.values import Appended, Fetched, ReadStatus
 from lakelog.model.failures import Failure, OutcomeUnknown, Unavailable
 from lakelog.records.acceptance import AcceptedBatch
 from lakelog.records.build import BatchOptions, Record, build_batch
-from lakelog.records.header import HEADER_BYTES, parse_header, split_batches
-from lakelog.records.varints import read_varint, read_varlong
+from lakelog.records.header import (
+    HEADER_BYTES,
+    parse_header,
+    read_varint,
+    read_varlong,
+    split_batches,
+)
 from lakelog.testing.history import Ending, Seen, Sent
 from lakelog.testing.simulation import Dice
 

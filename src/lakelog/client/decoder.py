@@ -32,8 +32,13 @@ from lakelog.records import fetched_batches, ordering
 from lakelog.records.codecs import OutputTooLargeError
 from lakelog.records.fetched import DATA_BYTES_MAX, FetchedRows, decode_fetched
 from lakelog.records.fetched_batches import FetchedBatches, check_crcs
-from lakelog.records.header import HEADER_BYTES, BatchError, MalformedBatchError
-from lakelog.records.varints import read_varint, read_varlong
+from lakelog.records.header import (
+    HEADER_BYTES,
+    BatchError,
+    MalformedBatchError,
+    read_varint,
+    read_varlong,
+)
 
 if TYPE_CHECKING:
     from lakelog.records.fetched_batches import Flags

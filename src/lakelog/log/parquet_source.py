@@ -24,9 +24,8 @@ from lakelog.objects.port import ObjectStore
 from lakelog.records.header import BatchError
 from lakelog.records.table_batches import batches_from_rows, empty_batches
 from lakelog.records.table_bytes import TAIL_BYTES, footer_bytes
-from lakelog.records.table_facts import RowGroup
 from lakelog.records.table_file import TableFile
-from lakelog.records.table_schema import TIMESTAMP_US_MAX
+from lakelog.records.table_schema import TIMESTAMP_US_MAX, RowGroup
 from lakelog.streams.objects import FileName, ObjectName
 from lakelog.telemetry import Metrics
 

@@ -21,9 +21,9 @@ from lakelog.records.header import (
     MAGIC,
     TRANSACTIONAL_BIT,
     batch_crc,
+    write_varint,
 )
 from lakelog.records.kernels import NO_TIMESTAMP_MS
-from lakelog.records.varints import write_varint
 
 if TYPE_CHECKING:
     from lakelog.records.kernels import Blobs, Longs

@@ -16,10 +16,11 @@ from lakelog.records.header import (
     BatchHeader,
     MalformedBatchError,
     parse_header,
+    read_varint,
+    read_varlong,
 )
 from lakelog.records.kernels import DONE
 from lakelog.records.scan import wrap_int64
-from lakelog.records.varints import read_varint, read_varlong
 
 if TYPE_CHECKING:
     from lakelog.records.kernels import Ints, Longs

@@ -29,7 +29,7 @@ from lakelog.records.header import (
     MalformedBatchError,
 )
 from lakelog.records.kernels import DONE
-from lakelog.records.table_views import fill_views, fill_views_in_numpy, view_array
+from lakelog.records.table_rows import fill_views, fill_views_in_numpy, view_array
 
 if TYPE_CHECKING:
     import pyarrow as pa

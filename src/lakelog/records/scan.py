@@ -13,7 +13,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from lakelog.records import kernels
-from lakelog.records.header import MalformedBatchError
+from lakelog.records.header import (
+    VARINT_BYTES_MAX,
+    IncompleteError,
+    MalformedBatchError,
+    read_varint,
+    read_varlong,
+)
 from lakelog.records.kernels import (
     DONE,
     INCOMPLETE,
@@ -25,7 +31,6 @@ from lakelog.records.kernels import (
     Limits,
     ScanOutcome,
 )
-from lakelog.records.varints import VARINT_BYTES_MAX, IncompleteError, read_varint, read_varlong
 
 CARRY_BYTES_MAX: Final = 65_536
 """A longer record that straddles two pieces is walked piece by piece instead of being joined."""

@@ -1,4 +1,4 @@
-"""The compiled kernel of `table_views`; only that module imports this one, and only lazily.
+"""The compiled kernel of `table_rows`; only that module imports this one, and only lazily.
 
 As in `compiled`, indices are cast to unsigned: a signed one costs a test for "from the end".
 """
@@ -23,7 +23,7 @@ _word = cast("Callable[[Any], int]", np.uint32)
 
 @entry(READ_ONLY_BYTES, _PLACES, _PLACES, _VIEWS, types.int64)
 def fill_views(data: "Bytes", starts: "Ints", ends: "Ints", views: "Ints", buffer: int) -> None:
-    """Fill the view of every place in `data`, as `table_views.FillViews` says."""
+    """Fill the view of every place in `data`, as `table_rows.FillViews` says."""
     for index in range(len(starts)):
         row = unsigned(index)
         length = ends[row] - starts[row]

@@ -15,9 +15,16 @@ from crc32c import crc32c
 from lakelog.model.failures import Corrupt
 from lakelog.records.table_batches import exact_timestamps_ms
 from lakelog.records.table_bytes import CheckedSink, Window, checked_footer
-from lakelog.records.table_facts import ColumnFacts, RowGroup, TableFileFacts, TableFileOrigin
-from lakelog.records.table_schema import FIELD_IDS, MEASURED, table_schema
-from lakelog.records.table_views import row_bytes
+from lakelog.records.table_rows import row_bytes
+from lakelog.records.table_schema import (
+    FIELD_IDS,
+    MEASURED,
+    ColumnFacts,
+    RowGroup,
+    TableFileFacts,
+    TableFileOrigin,
+    table_schema,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,9 +13,9 @@ from lakelog.pipeline.files.file_task import FileTask, TableInputs, TablePiece
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.header import parse_header, split_batches
 from lakelog.records.table_batches import batches_from_rows
-from lakelog.records.table_facts import TableFileOrigin
 from lakelog.records.table_file import TableFileWriter
 from lakelog.records.table_rows import rows_from_batches
+from lakelog.records.table_schema import TableFileOrigin
 from lakelog.streams.objects import FileKind
 
 STREAM = 7

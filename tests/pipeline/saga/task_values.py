@@ -11,7 +11,7 @@ from lakelog.pipeline.saga.file_keys import output_key
 from lakelog.pipeline.saga.table_view import PartitionTableView
 from lakelog.pipeline.saga.task_record import Lease, TaskRecord, TaskState, create
 from lakelog.pipeline.saga.values import DataFile, PlannedTask, TaskTarget, Trigger
-from lakelog.records.table_facts import ColumnFacts, RowGroup, TableFileFacts, TableFileOrigin
+from lakelog.records.table_schema import ColumnFacts, RowGroup, TableFileFacts, TableFileOrigin
 from lakelog.streams.objects import WalName
 from lakelog.wal.ids import make_wal_id
 

@@ -18,8 +18,7 @@ from lakelog.pipeline.saga.table_view import (
     topic_of,
 )
 from lakelog.pipeline.saga.values import TaskTarget
-from lakelog.records.table_facts import ColumnFacts
-from lakelog.records.table_schema import FIELD_IDS
+from lakelog.records.table_schema import FIELD_IDS, ColumnFacts
 
 TIMES = ColumnFacts("timestamp", 3, 40, 6, 0, 1000, 9000)
 FULL = replace(FACTS, columns=(*FACTS.columns, TIMES))

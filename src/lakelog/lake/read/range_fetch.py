@@ -29,10 +29,9 @@ from lakelog.records.segment_file import (
     verify_batches,
 )
 from lakelog.records.table_bytes import TAIL_BYTES, footer_bytes
-from lakelog.records.table_facts import RowGroup
 from lakelog.records.table_file import TableFile
 from lakelog.records.table_rows import RowBuilder, UnreadableBatchError
-from lakelog.records.table_schema import TIMESTAMP_US_MAX
+from lakelog.records.table_schema import TIMESTAMP_US_MAX, RowGroup
 from lakelog.streams.objects import FileKind
 from lakelog.wal.layout import verify_run
 

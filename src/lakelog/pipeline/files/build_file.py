@@ -44,10 +44,9 @@ from lakelog.pipeline.files.inputs import (
 from lakelog.records.acceptance import DECOMPRESSED_BYTES_MAX
 from lakelog.records.header import parse_header
 from lakelog.records.segment_file import SegmentFacts, SegmentWriter
-from lakelog.records.table_facts import TableFileFacts, TableFileOrigin
 from lakelog.records.table_file import TableFileWriter
 from lakelog.records.table_rows import RowBuilder, UnreadableBatchError
-from lakelog.records.table_schema import FIELD_IDS, table_schema
+from lakelog.records.table_schema import FIELD_IDS, TableFileFacts, TableFileOrigin, table_schema
 from lakelog.streams.objects import FileKind
 
 if TYPE_CHECKING:

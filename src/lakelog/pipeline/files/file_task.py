@@ -27,8 +27,8 @@ import numpy as np
 
 from lakelog.model.failures import Corrupt
 from lakelog.records.segment_file import INDEX_INTERVAL_BYTES, SEGMENT_BYTES_MAX, SegmentFacts
-from lakelog.records.table_facts import TableFileFacts
 from lakelog.records.table_file import ROW_GROUP_BYTES
+from lakelog.records.table_schema import TableFileFacts
 from lakelog.streams.objects import FileKind
 from lakelog.streams.table import Int64s
 

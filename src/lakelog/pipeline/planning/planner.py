@@ -38,8 +38,8 @@ from lakelog.pipeline.saga.record_store import StoredRecord, StoredRecords
 from lakelog.pipeline.saga.task_record import is_open
 from lakelog.pipeline.saga.values import DataFile, PlannedTask, StreamName, TaskTarget
 from lakelog.pipeline.table_lifecycle import TableLifecycle
-from lakelog.records.table_facts import TableFileOrigin
 from lakelog.records.table_file import TableFile
+from lakelog.records.table_schema import TableFileOrigin
 from lakelog.streams.objects import FileKind
 
 

@@ -39,7 +39,7 @@ from lakelog.pipeline.saga.steps import (
 )
 from lakelog.pipeline.saga.task_record import is_open, renew
 from lakelog.pipeline.saga.values import DataFile, TableMoved, TaskTarget
-from lakelog.records.table_facts import ColumnFacts
+from lakelog.records.table_schema import ColumnFacts
 
 T = TypeVar("T")
 StillOpen = list[LeasedTask]

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from lakelog.model.ids import TopicId
-from lakelog.records.table_facts import TableFileFacts
+from lakelog.records.table_schema import TableFileFacts
 from lakelog.streams.objects import FileKind, FileName
 
 
