@@ -17,9 +17,9 @@ from tests.docs.pages import DOCS, ROOT
 from tests.lake.running import running_broker
 
 from lakelog.meta import keys
-from lakelog.objects.confinement import is_key
 from lakelog.objects.local_clock import FILE
 from lakelog.objects.local_files import INCOMING
+from lakelog.objects.port import is_key
 
 PAGES = sorted(DOCS.glob("formats*.md"))
 KEYS = re.compile(r"`(/lakelog/v1/[^`…]+)`")

@@ -25,7 +25,7 @@ from lakelog.catalog.port import (
     TableName,
 )
 from lakelog.model.failures import Refused
-from lakelog.objects.confinement import is_key
+from lakelog.objects.port import is_key
 from lakelog.records.table_schema import MEASURED
 
 _SAME_SCHEME = {"s3a": "s3", "s3n": "s3"}

@@ -31,7 +31,7 @@ from lakelog.index.ports import (
     TopicStreams,
 )
 from lakelog.model.failures import Refused, Unavailable
-from lakelog.objects.confinement import is_key
+from lakelog.objects.port import is_key
 from lakelog.streams.objects import FileKind
 from lakelog.streams.table import NONE, Int64s
 from lakelog.topics.configs import Format

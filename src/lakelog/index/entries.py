@@ -22,7 +22,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from lakelog.model.ids import DomainId, WalId
-from lakelog.objects.confinement import is_key
+from lakelog.objects.port import is_key
 from lakelog.streams.objects import FileKind, FileName, ObjectName, WalName
 from lakelog.streams.table import Int64s
 from lakelog.wal.ids import TIME_MS_END, WAL_ID_BYTES, ZONE, object_key

@@ -17,8 +17,7 @@ from typing import Final
 
 from lakelog.model.failures import Corrupt, OutcomeUnknown, Unavailable
 from lakelog.model.ranges import ByteRange
-from lakelog.objects.confinement import is_key
-from lakelog.objects.port import Buffer, ObjectInfo
+from lakelog.objects.port import Buffer, ObjectInfo, is_key
 
 INCOMING: Final = "~incoming"
 """Where files are written first: no key can name it, because of its first character."""

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from lakelog.clock import Clock
 from lakelog.model.failures import Corrupt, NotFound, Unavailable
 from lakelog.model.ranges import ByteRange
-from lakelog.objects.confinement import confined, confined_prefix, whole
-from lakelog.objects.port import Buffer, ObjectInfo
+from lakelog.objects.port import Buffer, ObjectInfo, confined, confined_prefix, whole
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The port to the object store: whole objects in, byte ranges out.
+"""The port to the object store: whole objects in, byte ranges out, keys that stay in their prefix.
 
 Rules every backend keeps, and the conformance suite checks:
 
@@ -10,13 +10,50 @@ Rules every backend keeps, and the conformance suite checks:
 - Keys are relative, `/`-separated, made of `[A-Za-z0-9._=-]` segments that are not `.` or `..`;
   anything else is a bug of the caller (S3: no key leaves the prefix).
 - Listing is only for finding garbage: nothing relies on it for correctness.
+
+A key is made of our own ids, never of what a client sent; one that breaks these rules is a bug of
+the caller and stops it (S3).
 """
 
+import re
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from lakelog.model.ranges import ByteRange
+
+KEY_CHARACTERS_MAX: Final = 900
+"""S3 allows 1,024 bytes with the prefix."""
+
+_KEY: Final = re.compile(r"[A-Za-z0-9._=-]+(?:/[A-Za-z0-9._=-]+)*")
+
+
+def is_key(key: str) -> bool:
+    """Whether this is a relative key of plain segments, none of them `.` or `..`."""
+    return (
+        len(key) <= KEY_CHARACTERS_MAX
+        and _KEY.fullmatch(key) is not None
+        and not any(segment in (".", "..") for segment in key.split("/"))
+    )
+
+
+def confined(key: str) -> str:
+    """The key, which is asserted to stay under its prefix."""
+    assert is_key(key), f"not an object key: {key!r}"
+    return key
+
+
+def confined_prefix(prefix: str) -> str:
+    """The prefix of a listing, which is asserted to be empty or a key and a slash."""
+    assert not prefix or (prefix[-1] == "/" and is_key(prefix[:-1])), f"not a prefix: {prefix!r}"
+    return prefix
+
+
+def whole(ranges: Sequence[ByteRange]) -> Sequence[ByteRange]:
+    """The ranges, none of which may be empty: stores disagree on what that would mean."""
+    assert all(len(span) > 0 for span in ranges), ranges
+    return ranges
+
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 """What may be written: parts are put one after another without being joined first."""

@@ -25,8 +25,7 @@ from lakelog.model.failures import (
     Unavailable,
 )
 from lakelog.model.ranges import ByteRange
-from lakelog.objects.confinement import confined, confined_prefix, whole
-from lakelog.objects.port import Buffer, ObjectInfo
+from lakelog.objects.port import Buffer, ObjectInfo, confined, confined_prefix, whole
 
 LIST_CHUNK: Final = 1000
 _SAID_CHARACTERS_MAX: Final = 300
