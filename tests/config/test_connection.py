@@ -2,25 +2,30 @@
 
 import pytest
 
-from lakelog.config.connection import Connection, has_bootstrap, parse_connection, servers
-from lakelog.config.named_options import BadOption
+from lakelog.config.named_options import (
+    BadOption,
+    ClusterOptions,
+    has_bootstrap,
+    parse_cluster,
+    servers,
+)
 
 
 def test_servers_and_a_file_say_where_the_cluster_is() -> None:
     given = {"lakelog.server": "http://a:1,http://[::1]:2/ , http://b", "lakelog.config": " f "}
-    found = parse_connection(given, has_bootstrap=True)
-    assert found == Connection(("a:1", "[::1]:2", "b:80"), "f")
-    assert parse_connection({"lakelog.config": "f"}, has_bootstrap=False) == Connection((), "f")
+    found = parse_cluster(given, has_bootstrap=True)
+    assert found == ClusterOptions(("a:1", "[::1]:2", "b:80"), "f")
+    assert parse_cluster({"lakelog.config": "f"}, has_bootstrap=False) == ClusterOptions((), "f")
 
 
 def test_one_of_them_must_be_there() -> None:
     with pytest.raises(BadOption, match=r"^set lakelog\.server to") as caught:
-        parse_connection({}, has_bootstrap=False)
+        parse_cluster({}, has_bootstrap=False)
     assert caught.value.option == "lakelog.server"
     with pytest.raises(BadOption, match=r"^kafka\.bootstrap\.servers alone"):
-        parse_connection({}, has_bootstrap=True)
+        parse_cluster({}, has_bootstrap=True)
     with pytest.raises(BadOption, match=r"lakelog\.config is empty"):
-        parse_connection({"lakelog.config": " "}, has_bootstrap=False)
+        parse_cluster({"lakelog.config": " "}, has_bootstrap=False)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from tests.log.segments import fill, segmented
 from tests.log.tables import tabled
 from tests.log.world import World, batch, run
 
-from lakelog.config.connection import Connection
+from lakelog.config.named_options import ClusterOptions
 from lakelog.index.entries import LocatedRange
 from lakelog.index.messages import StoreAnswer
 from lakelog.index.ports import Bounds, PinnedRange
@@ -187,7 +187,7 @@ async def told(url: str) -> AsyncIterator[str]:
 def test_objects_that_cannot_be_reached_are_refused_with_the_reason(url: str, said: str) -> None:
     async def scenario() -> None:
         async with told(url) as broker:
-            reached = await find_cluster(Connection((broker,)), {})
+            reached = await find_cluster(ClusterOptions((broker,)), {})
             with pytest.raises(Refused, match=said):
                 await open_source(reached)
 
@@ -200,7 +200,7 @@ def test_a_directory_with_spaces_is_found(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         async with told(folder.as_uri()) as broker:
-            source = await open_source(await find_cluster(Connection((broker,)), {}))
+            source = await open_source(await find_cluster(ClusterOptions((broker,)), {}))
             assert source.objects.url == folder.as_uri()
             await source.close()
 
@@ -211,7 +211,7 @@ def test_a_configuration_without_a_broker_says_what_to_do(tmp_path: Path) -> Non
     file = tmp_path / "lakelog.toml"
     file.write_text(f'[broker]\ndata = "{tmp_path}"\n')
     with pytest.raises(Unavailable, match=r"set lakelog\.server"):
-        asyncio.run(find_cluster(Connection((), str(file)), {}))
+        asyncio.run(find_cluster(ClusterOptions((), str(file)), {}))
 
 
 def test_what_is_reached_travels_and_shows_no_secret() -> None:

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.config.connection import Connection
-from lakelog.config.named_options import BadOption
+from lakelog.config.named_options import BadOption, ClusterOptions
 from lakelog.lake.write.commit_client import Transaction
 from lakelog.lake.write.write_options import WriteRequest, parse_write
 from lakelog.records.codecs import Codec
@@ -29,7 +28,7 @@ def refused(options: Mapping[str, str], *, streaming: bool = False) -> BadOption
 
 
 def test_without_options_rows_name_their_topics_and_the_writer_chooses() -> None:
-    assert parsed() == WriteRequest(connection=Connection(("h:8080",)))
+    assert parsed() == WriteRequest(connection=ClusterOptions(("h:8080",)))
 
 
 def test_names_have_any_case_and_values_are_read() -> None:
@@ -46,7 +45,7 @@ def test_names_have_any_case_and_values_are_read() -> None:
     assert found.topic == "orders"
     assert found.codec is Codec.ZSTD
     assert found.transaction == Transaction("nightly load", 12)
-    assert found.connection == Connection(("a:1", "b:2"))
+    assert found.connection == ClusterOptions(("a:1", "b:2"))
 
 
 def test_a_job_for_kafka_needs_only_the_place_added() -> None:

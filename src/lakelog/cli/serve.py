@@ -19,9 +19,9 @@ import click
 
 from lakelog import __version__
 from lakelog.clock import SystemClock
+from lakelog.config.keys import Raw
 from lakelog.config.load import load
 from lakelog.config.options import Options
-from lakelog.config.values import Raw
 from lakelog.server.options import Address
 from lakelog.telemetry import JsonLines, Plain
 

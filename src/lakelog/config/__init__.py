@@ -1,5 +1,8 @@
 """Configuration: a TOML file, the environment and flags become frozen options.
 
-Each module owns its options class; this package assembles them. An unknown key is an error with a
-suggestion, all errors are told at once, and every value knows where it came from.
+`options.Options` has a section for each part of a broker; each part owns its options class.
+`load` reads file, environment and flags, tells all errors at once, and opens the stores that URLs
+name. `keys` knows every key, Kafka's name for it, and how its value is read; an unknown key is an
+error with a suggestion, and every value knows where it came from. `named_options` is for users of
+libraries: the options of one read or write, and where the cluster is.
 """

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Final, Unpack
 
-from lakelog.config.connection import CONFIG, SERVER
+from lakelog.config.named_options import CONFIG, SERVER
 from lakelog.lake.read.arrow_reader import ReadCall, ReadKeywords, read_call
 from lakelog.lake.read.range_plan import Hinted, Pinned, pruned_entries, pruned_ranges
 from lakelog.lake.read.range_reader import RowOptions

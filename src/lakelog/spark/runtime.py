@@ -13,7 +13,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor, wait
 from typing import Any, Final, TypeVar
 
 from lakelog.clock import Tasks
-from lakelog.config.connection import Connection
+from lakelog.config.named_options import ClusterOptions
 from lakelog.lake.read.topic_source import ClusterAddress, TopicSource, find_cluster, open_source
 
 CANCEL_S: Final = 10.0
@@ -28,7 +28,7 @@ class Runtime:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._lock = threading.Lock()
-        self._reached: dict[Connection, ClusterAddress] = {}
+        self._reached: dict[ClusterOptions, ClusterAddress] = {}
         self._sources: dict[ClusterAddress, TopicSource] = {}
         self._tasks = Tasks()
         self.pool: Executor = ThreadPoolExecutor(1, thread_name_prefix="lakelog-rows")
@@ -60,7 +60,7 @@ class Runtime:
         else:
             wait([asyncio.run_coroutine_threadsafe(_ended(task), self._loop)], timeout=CANCEL_S)
 
-    def reached(self, connection: Connection) -> ClusterAddress:
+    def reached(self, connection: ClusterOptions) -> ClusterAddress:
         """Who is to be asked and where the objects are, found out once."""
         with self._lock:
             found = self._reached.get(connection)

@@ -34,8 +34,7 @@ from pyspark.sql.datasource import (
 )
 
 from lakelog.clock import Clock, SystemClock, SystemEntropy
-from lakelog.config.connection import Connection
-from lakelog.config.named_options import BadOption
+from lakelog.config.named_options import BadOption, ClusterOptions
 from lakelog.lake.write.commit_client import (
     PlacedObject,
     Transaction,
@@ -70,7 +69,7 @@ class TaskWritten(WriterCommitMessage):
 
 
 def write_rows(
-    batches: "Iterator[pa.RecordBatch]", form: RowFormat, connection: Connection
+    batches: "Iterator[pa.RecordBatch]", form: RowFormat, connection: ClusterOptions
 ) -> tuple[PlacedObject, ...]:
     """Put all rows; raises `BadRow`, `Refused` and `Unavailable`, and then leaves nothing."""
     gathered = _gathered(batches)
@@ -187,7 +186,7 @@ class BatchWriter(DataSourceArrowWriter):
     """One job's rows, under the transaction that the user named, if any."""
 
     form: RowFormat
-    connection: Connection
+    connection: ClusterOptions
     transaction: Transaction | None
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> TaskWritten:
@@ -216,7 +215,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     """The rows of a stream, each micro-batch under a transaction of its own."""
 
     form: RowFormat
-    connection: Connection
+    connection: ClusterOptions
 
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> TaskWritten:
         """Put the rows of one task of a micro-batch."""
@@ -282,7 +281,9 @@ def _written(messages: Messages) -> list[TaskWritten]:
     return tasks
 
 
-def _commit(connection: Connection, transaction: Transaction, tasks: Sequence[TaskWritten]) -> None:
+def _commit(
+    connection: ClusterOptions, transaction: Transaction, tasks: Sequence[TaskWritten]
+) -> None:
     placed = [one for task in tasks for one in task.placed]
     if not placed:
         return
@@ -307,7 +308,7 @@ async def _committed(
         await client.close()
 
 
-def _abort(connection: Connection, messages: Messages) -> None:
+def _abort(connection: ClusterOptions, messages: Messages) -> None:
     """Spark commits only when every task has its message: one without says that it did not."""
     if None not in messages:
         return

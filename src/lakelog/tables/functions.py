@@ -17,8 +17,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from lakelog.catalog.snapshot_page import SnapshotFact
-from lakelog.config.connection import CONFIG, SERVER, parse_connection
-from lakelog.config.named_options import BadOption
+from lakelog.config.named_options import CONFIG, SERVER, BadOption, parse_cluster
 from lakelog.index.http_client import BrokerClient, known_brokers
 from lakelog.index.messages import READ
 from lakelog.lake.read.arrow_reader import read, run_on_thread
@@ -208,7 +207,7 @@ def _asked(
 ) -> ResultT:
     """Run it with a client of the cluster, on a thread: the caller's may have a loop already."""
     given = {name: text for name, text in ((SERVER, server), (CONFIG, config)) if text is not None}
-    connection = parse_connection(given, has_bootstrap=False)
+    connection = parse_cluster(given, has_bootstrap=False)
 
     async def run() -> ResultT:
         environment = os.environ  # noqa: TID251 - a user's process has no other root

@@ -27,8 +27,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict, TypeVar, Unpack
 
 from lakelog.clock import Tasks
-from lakelog.config.connection import CONFIG, SERVER
-from lakelog.config.named_options import BadOption
+from lakelog.config.named_options import CONFIG, SERVER, BadOption
 from lakelog.lake.read.range_reader import RowOptions
 from lakelog.lake.read.read_options import (
     ENDING_OFFSETS,

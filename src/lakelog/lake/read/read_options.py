@@ -16,13 +16,17 @@ from typing import Annotated, Final, TypeVar
 import msgspec
 from msgspec import Meta
 
-from lakelog.config.connection import BOOTSTRAP, CONFIG, SERVER, has_bootstrap, parse_connection
 from lakelog.config.named_options import (
+    BOOTSTRAP,
+    CONFIG,
     INT32_END,
     INT64_END,
+    SERVER,
     BadOption,
     NamedOptions,
     boolean,
+    has_bootstrap,
+    parse_cluster,
     positive,
     whole,
 )
@@ -187,7 +191,7 @@ def parse_read(options: Mapping[str, str], *, streaming: bool) -> ReadRequest:
     notes: list[str] = []
     given = _given(options, notes)
     is_kafka = has_bootstrap(options)
-    connection = parse_connection(given, has_bootstrap=is_kafka)
+    connection = parse_cluster(given, has_bootstrap=is_kafka)
     notes += [f"{BOOTSTRAP} is ignored: rows come from the object store"] if is_kafka else []
     topics = _topics(given)
     starting = _limit(given, (STARTING_TIMESTAMP, STARTING_BY_TIMESTAMP, STARTING_OFFSETS))

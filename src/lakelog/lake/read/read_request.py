@@ -19,8 +19,7 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from lakelog.config.connection import Connection
-from lakelog.config.named_options import BadOption
+from lakelog.config.named_options import BadOption, ClusterOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -121,7 +120,7 @@ class ReadRequest:
     max_trigger_delay_ms: int = MAX_TRIGGER_DELAY_MS
     fail_on_data_loss: bool = True
     include_headers: bool = False
-    connection: Connection = field(default_factory=Connection)
+    connection: ClusterOptions = field(default_factory=ClusterOptions)
     notes: tuple[str, ...] = ()
     """What was given and has no meaning here, each with the reason."""
 

@@ -14,10 +14,9 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from lakelog.clock import SystemClock, SystemEntropy
-from lakelog.config.connection import Connection
-from lakelog.config.load import load
+from lakelog.config.load import load, open_metadata, open_objects
+from lakelog.config.named_options import ClusterOptions
 from lakelog.config.options import Options
-from lakelog.config.stores import open_metadata, open_objects
 from lakelog.index.entries import LocatedRange
 from lakelog.index.ports import Bounds, PinnedRange, ReadIndex
 from lakelog.lake.read.http_index import HttpIndex
@@ -164,7 +163,9 @@ class TopicSource:
         return found
 
 
-async def find_cluster(connection: Connection, environment: Mapping[str, str]) -> ClusterAddress:
+async def find_cluster(
+    connection: ClusterOptions, environment: Mapping[str, str]
+) -> ClusterAddress:
     """Who is to be asked and where the objects are; raises `Refused` and `Unavailable`."""
     if connection.config:
         options = load(Path(connection.config), environment, {})

@@ -17,8 +17,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from lakelog.config.connection import CONFIG, SERVER
-from lakelog.config.named_options import BadOption
+from lakelog.config.named_options import CONFIG, SERVER, BadOption
 from lakelog.index.ports import ReadIndex
 from lakelog.lake.read.arrow_reader import run_on_thread
 from lakelog.lake.read.range_plan import Hinted

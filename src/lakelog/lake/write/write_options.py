@@ -16,15 +16,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from lakelog.config.connection import (
+from lakelog.config.named_options import (
     BOOTSTRAP,
     CONFIG,
     SERVER,
-    Connection,
+    BadOption,
+    ClusterOptions,
+    NamedOptions,
+    boolean,
     has_bootstrap,
-    parse_connection,
+    parse_cluster,
+    whole,
 )
-from lakelog.config.named_options import BadOption, NamedOptions, boolean, whole
 from lakelog.domain.write_event import APPLICATION_BYTES_MAX
 from lakelog.lake.write.commit_client import Transaction
 from lakelog.model.failures import Failure
@@ -104,7 +107,7 @@ class WriteRequest:
     """How batches are compressed on topics that leave it to the producer."""
     transaction: Transaction | None = None
     """Under which name and number a batch is written once, however often its job runs."""
-    connection: Connection = field(default_factory=Connection)
+    connection: ClusterOptions = field(default_factory=ClusterOptions)
     notes: tuple[str, ...] = ()
     """What was given and has no meaning here, each with the reason."""
 
@@ -121,7 +124,7 @@ def parse_write(options: Mapping[str, str], *, streaming: bool) -> WriteRequest:
             ours[name] = text
     given = _NAMES.spelled(ours)
     is_kafka = has_bootstrap(options)
-    connection = parse_connection(given, has_bootstrap=is_kafka)
+    connection = parse_cluster(given, has_bootstrap=is_kafka)
     codec = _codec(settings, notes)
     _note_headers(given, notes)
     notes += (f"{name} is ignored: it is an option of reads" for name in _READS if name in given)
