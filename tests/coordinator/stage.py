@@ -24,7 +24,7 @@ from lakelog.model.errors import ErrorCode
 from lakelog.model.ids import TopicId
 from lakelog.objects.memory import MemoryObjectStore
 from lakelog.telemetry import Metrics
-from lakelog.testing.faulty import Faults, FaultyMetadataStore, Journal, Link
+from lakelog.testing.faulty import Faults, FaultyLink, FaultyMetadataStore, Journal
 from lakelog.testing.simulation import Process, SimClock, SimLoop, simulate
 
 T = TypeVar("T")
@@ -108,7 +108,7 @@ class Broker:
         self.process = Process(f"broker-{number}")
         self.clock = SimClock(loop, start_s=1_000.0 * number, skew_ms=skew_ms)
         self.faults = Faults(latency_s=0.001, timeout_s=0.2)
-        link = Link(loop, self.process, loop.dice(f"{number}"), self.faults, stage.journal)
+        link = FaultyLink(loop, self.process, loop.dice(f"{number}"), self.faults, stage.journal)
         store = FaultyMetadataStore(link, stage.store)
         self.replicas = [
             Replica(

@@ -17,7 +17,7 @@ from lakelog.records.header import (
     read_varlong,
     split_batches,
 )
-from lakelog.testing.history import Ending, Seen, Sent
+from lakelog.testing.invariants import Ending, Seen, Sent
 from lakelog.testing.simulation import Dice
 
 CLIENT_TIMEOUT_S = 2.5

@@ -20,7 +20,7 @@ from lakelog.coordinator.options import GroupOptions
 from lakelog.domain.options import DomainOptions
 from lakelog.groups.state import ClassicGroup, ClassicState, ConsumerGroup
 from lakelog.testing.faulty import Faults
-from lakelog.testing.group_heard import check_group_history
+from lakelog.testing.group_history import check_group_history
 from lakelog.testing.group_invariants import held
 from lakelog.testing.simulation import Dice, SimLoop, simulate
 

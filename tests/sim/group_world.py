@@ -23,11 +23,11 @@ from lakelog.telemetry import Metrics
 from lakelog.testing.faulty import (
     Fate,
     Faults,
+    FaultyLink,
     FaultyLog,
     FaultyMetadataStore,
     FaultyObjectStore,
     Journal,
-    Link,
 )
 from lakelog.testing.group_history import GroupHistory, Place
 from lakelog.testing.simulation import Process, SimClock, SimLoop
@@ -171,7 +171,7 @@ class Lag:
 class _SlowLog(FaultyLog):
     """A log that a broker reads well and writes to slowly."""
 
-    def __init__(self, link: Link, inner: MetadataLog, name: str, lag: Lag) -> None:
+    def __init__(self, link: FaultyLink, inner: MetadataLog, name: str, lag: Lag) -> None:
         super().__init__(link, inner, name)
         self._lag = lag
 
@@ -185,7 +185,7 @@ class _SlowLog(FaultyLog):
 class _SlowStore(FaultyMetadataStore):
     """The store of such a broker."""
 
-    def __init__(self, link: Link, inner: MemoryMetadataStore, lag: Lag) -> None:
+    def __init__(self, link: FaultyLink, inner: MemoryMetadataStore, lag: Lag) -> None:
         super().__init__(link, inner)
         self._lag = lag
 
@@ -194,7 +194,7 @@ class _SlowStore(FaultyMetadataStore):
         return _SlowLog(self._link, self._inner.log(name), name, self._lag)
 
 
-class _MutedLink(Link):
+class _MutedLink(FaultyLink):
     """A link that loses whatever is to be written, at times."""
 
     lag: Lag = Lag()

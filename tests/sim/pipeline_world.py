@@ -25,7 +25,7 @@ from lakelog.pipeline.files.run_task import InlineEngine
 from lakelog.pipeline.options import PipelineOptions
 from lakelog.pipeline.round_report import RoundReport
 from lakelog.pipeline.rounds import Pipeline
-from lakelog.testing.faulty import Faults, FaultyMetadataStore, FaultyObjectStore, Link
+from lakelog.testing.faulty import Faults, FaultyLink, FaultyMetadataStore, FaultyObjectStore
 from lakelog.testing.memory_tables import MemoryTables
 from lakelog.testing.simulation import Process, SimClock
 
@@ -45,7 +45,7 @@ class FaultyIndex:
     """The index over a network: some broker answers, or nobody does."""
 
     def __init__(
-        self, world: World, link: Link, topics: Callable[[], Sequence[IndexedTopic]]
+        self, world: World, link: FaultyLink, topics: Callable[[], Sequence[IndexedTopic]]
     ) -> None:
         self._world = world
         self._link = link
@@ -95,7 +95,7 @@ class FaultyIndex:
 class FaultyTables:
     """A catalog over a link."""
 
-    def __init__(self, link: Link, inner: MemoryTables) -> None:
+    def __init__(self, link: FaultyLink, inner: MemoryTables) -> None:
         self._link = link
         self._inner = inner
 
@@ -185,9 +185,9 @@ class Worker:
             world.loop, start_s=dice.between(0, 1000), skew_ms=dice.number(-2_000, 2_000)
         )
 
-        def link(to: str, faults: Faults) -> Link:
+        def link(to: str, faults: Faults) -> FaultyLink:
             dice = world.loop.dice(f"{name}/{to}")
-            return Link(world.loop, self.process, dice, faults, world.journal)
+            return FaultyLink(world.loop, self.process, dice, faults, world.journal)
 
         objects = FaultyObjectStore(
             link("objects", world.object_faults),

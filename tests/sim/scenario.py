@@ -23,8 +23,8 @@ from lakelog.log.values import ReadStatus
 from lakelog.model.failures import Failure
 from lakelog.model.ids import TopicId
 from lakelog.testing.faulty import Faults
-from lakelog.testing.history import History
 from lakelog.testing.invariants import (
+    History,
     check_history,
     check_inventory,
     check_leaks,

@@ -17,8 +17,14 @@ from lakelog.model.failures import Failure, Unavailable
 from lakelog.objects.memory import MemoryObjectStore
 from lakelog.records.acceptance import AcceptedBatch
 from lakelog.telemetry import Metrics
-from lakelog.testing.faulty import Faults, FaultyMetadataStore, FaultyObjectStore, Journal, Link
-from lakelog.testing.history import History
+from lakelog.testing.faulty import (
+    Faults,
+    FaultyLink,
+    FaultyMetadataStore,
+    FaultyObjectStore,
+    Journal,
+)
+from lakelog.testing.invariants import History
 from lakelog.testing.simulation import Process, SimClock, SimLoop
 
 T = TypeVar("T")
@@ -97,14 +103,14 @@ class Broker:
         dice = world.loop.dice(self.name)
         skew_ms = world.settings.skews_ms[number]
         self.clock = SimClock(world.loop, start_s=dice.between(0, 1000), skew_ms=skew_ms)
-        meta_link = Link(
+        meta_link = FaultyLink(
             world.loop,
             self.process,
             world.loop.dice(f"{self.name}/meta"),
             world.meta_faults,
             world.journal,
         )
-        object_link = Link(
+        object_link = FaultyLink(
             world.loop,
             self.process,
             world.loop.dice(f"{self.name}/objects"),

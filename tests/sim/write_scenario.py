@@ -28,9 +28,14 @@ from lakelog.log.writes import WriteRequest, WrittenDomain
 from lakelog.meta import keys
 from lakelog.model.failures import Failure, OutcomeUnknown, Refused, Unavailable
 from lakelog.model.ids import DomainId
-from lakelog.testing.faulty import Faults, FaultyMetadataStore, FaultyObjectStore, Link, Mutation
-from lakelog.testing.history import Ending, Sent
-from lakelog.testing.invariants import check_history
+from lakelog.testing.faulty import (
+    Faults,
+    FaultyLink,
+    FaultyMetadataStore,
+    FaultyObjectStore,
+    Mutation,
+)
+from lakelog.testing.invariants import Ending, Sent, check_history
 from lakelog.testing.simulation import Process, SimClock, SimLoop, simulate
 from lakelog.wal.ids import TOKEN_BYTES, make_wal_id, object_key
 
@@ -98,7 +103,7 @@ class Job(Client):
         process = Process(name)
         self.clock = SimClock(world.loop, skew_ms=self.dice.number(-3_000, 3_000))
         dice = world.loop.dice(f"{name}/objects")
-        link = Link(world.loop, process, dice, world.object_faults, world.journal)
+        link = FaultyLink(world.loop, process, dice, world.object_faults, world.journal)
         self.objects = FaultyObjectStore(link, world.objects, own=self.clock, theirs=world.clock)
 
     async def run(self) -> None:
@@ -252,7 +257,7 @@ async def _tell(story: Story, ledger: Ledger) -> None:
 async def _found_at_level_1(world: World) -> None:
     """The log is of a cluster that is older than writes."""
     founder = Process("founder")
-    link = Link(world.loop, founder, world.loop.dice("founder"), Faults(), world.journal)
+    link = FaultyLink(world.loop, founder, world.loop.dice("founder"), Faults(), world.journal)
     genesis = Genesis(CLUSTER, 0, WRITES_LEVEL - 1)
     record = Record("genesis", Stamp(0, 0), WRITES_LEVEL - 1, (genesis,))
     await (

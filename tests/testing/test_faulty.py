@@ -9,7 +9,13 @@ import pytest
 from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.model.failures import Conflict, NotFound, OutcomeUnknown, Unavailable
 from lakelog.objects.memory import MemoryObjectStore
-from lakelog.testing.faulty import Faults, FaultyMetadataStore, FaultyObjectStore, Journal, Link
+from lakelog.testing.faulty import (
+    Faults,
+    FaultyLink,
+    FaultyMetadataStore,
+    FaultyObjectStore,
+    Journal,
+)
 from lakelog.testing.simulation import Process, SimClock, SimLoop, simulate
 
 T = TypeVar("T")
@@ -23,7 +29,7 @@ class Bench:
         self.clock = SimClock(loop)
         self.journal = Journal()
         self.process = Process("p")
-        link = Link(loop, self.process, loop.dice("link"), faults, self.journal)
+        link = FaultyLink(loop, self.process, loop.dice("link"), faults, self.journal)
         self.meta = MemoryMetadataStore(self.clock)
         self.objects = MemoryObjectStore(self.clock)
         self.store = FaultyMetadataStore(link, self.meta)

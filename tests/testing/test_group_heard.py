@@ -12,22 +12,22 @@ from lakelog.groups.state import (
     ConsumerGroup,
 )
 from lakelog.model.errors import ErrorCode
-from lakelog.testing.group_heard import check_group_history
 from lakelog.testing.group_history import (
-    Beaten,
-    Committed,
+    CommitAnswer,
     Given,
     GroupHistory,
     GroupTruth,
+    HeartbeatAnswer,
     Read,
     Told,
+    check_group_history,
 )
 
 PLACE = (b"t" * 16, 0)
 TOLD = Told("c", "g", "a", 1, 0.5, 2.0, roster=("a", "b"))
 GIVEN = Given("c", "g", "a", "a", 1, b"zero", frozenset({PLACE}), 2.0, 3.0)
-BEATEN = Beaten("c", "g", "a", 1, ErrorCode.NONE, 4.0, 4.1)
-COMMITTED = Committed("c", "g", "a", 1, PLACE, "x#1", ErrorCode.NONE, 5.0, 5.2)
+BEATEN = HeartbeatAnswer("c", "g", "a", 1, ErrorCode.NONE, 4.0, 4.1)
+COMMITTED = CommitAnswer("c", "g", "a", 1, PLACE, "x#1", ErrorCode.NONE, 5.0, 5.2)
 READ = Read("c", "g", PLACE, "x#1", 6.0, 6.1)
 
 
@@ -59,12 +59,12 @@ def truth() -> GroupTruth:
     return made
 
 
-def history(*heard: Told | Given | Beaten | Committed | Read) -> GroupHistory:
+def history(*heard: Told | Given | HeartbeatAnswer | CommitAnswer | Read) -> GroupHistory:
     return GroupHistory(
         told=[one for one in heard if isinstance(one, Told)],
         given=[one for one in heard if isinstance(one, Given)],
-        beaten=[one for one in heard if isinstance(one, Beaten)],
-        committed=[one for one in heard if isinstance(one, Committed)],
+        beaten=[one for one in heard if isinstance(one, HeartbeatAnswer)],
+        committed=[one for one in heard if isinstance(one, CommitAnswer)],
         read=[one for one in heard if isinstance(one, Read)],
     )
 
@@ -110,7 +110,7 @@ def test_what_is_right_is_found_right() -> None:
     ],
 )
 def test_what_is_wrong_is_found(
-    letter: str, wrong: Told | Given | Beaten | Committed | Read
+    letter: str, wrong: Told | Given | HeartbeatAnswer | CommitAnswer | Read
 ) -> None:
     found = check_group_history(history(GIVEN, wrong), truth())
     assert any(said.startswith(letter) for said in found), found

@@ -10,8 +10,11 @@ from lakelog.domain.events import Barrier
 from lakelog.domain.outcomes import Applied, Done, Ignored
 from lakelog.domain.state import DomainState
 from lakelog.model.ids import DomainId
-from lakelog.testing.history import Ending, History, Seen, Sent
 from lakelog.testing.invariants import (
+    Ending,
+    History,
+    Seen,
+    Sent,
     check_acknowledged,
     check_deletion,
     check_exactly_once,

@@ -1,6 +1,6 @@
 """Stores as a network shows them: slow, at times unreachable, at times silent about what they did.
 
-Each process reaches a store over a `Link`. What a call does to the store runs as part of the
+Each process reaches a store over a `FaultyLink`. What a call does to the store runs as part of the
 world, not of the process: a caller that is killed, stopped or cancelled cannot take a request back
 that has left. Every write may end in one of the ways that matter: done; refused before anything
 happened; done, but the reply is lost; lost on the way; or lost for the caller and done much later
@@ -86,7 +86,7 @@ class Journal:
             listener(mutation)
 
 
-class Link:
+class FaultyLink:
     """The way of one process to one store."""
 
     def __init__(
@@ -184,7 +184,7 @@ def _fail(reply: asyncio.Future[Any], error: Failure) -> None:
 class FaultySession:
     """A session over a link."""
 
-    def __init__(self, link: Link, inner: Session) -> None:
+    def __init__(self, link: FaultyLink, inner: Session) -> None:
         self._link = link
         self._inner = inner
 
@@ -210,7 +210,7 @@ class FaultySession:
 class FaultyLog:
     """A log over a link."""
 
-    def __init__(self, link: Link, inner: MetadataLog, name: str) -> None:
+    def __init__(self, link: FaultyLink, inner: MetadataLog, name: str) -> None:
         self._link = link
         self._inner = inner
         self._name = name
@@ -257,7 +257,7 @@ class FaultyLog:
 class FaultyMetadataStore:
     """A metadata store over a link."""
 
-    def __init__(self, link: Link, inner: MetadataStore) -> None:
+    def __init__(self, link: FaultyLink, inner: MetadataStore) -> None:
         self._link = link
         self._inner = inner
 
@@ -303,7 +303,7 @@ class FaultyMetadataStore:
 class FaultyObjectStore:
     """An object store over a link, with a clock of its own."""
 
-    def __init__(self, link: Link, inner: ObjectStore, *, own: Clock, theirs: Clock) -> None:
+    def __init__(self, link: FaultyLink, inner: ObjectStore, *, own: Clock, theirs: Clock) -> None:
         self._link = link
         self._inner = inner
         self._own = own

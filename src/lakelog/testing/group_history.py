@@ -1,15 +1,19 @@
-"""What members of groups heard, and what was true: for `lakelog.testing.group_invariants`.
+"""What members of groups heard, and what was true: the histories, and their checks.
 
 A `GroupHistory` is written by the clients themselves, whichever they are. A `GroupTruth` is written
 by whoever folds the domain log: who was a member of which generation from when to when, what the
 leader of a generation said, and which value a committed offset had. Values are unique: the metadata
 of a commit is a token that no other commit has.
+
+Each check takes a history of what members heard and the truth, and returns a list of violations in
+words; an empty list is good. The letters are those of `docs/invariants.md`.
 """
 
 import math
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from lakelog.groups.state import ClassicGroup, ClassicState, CommittedOffset, Group
 from lakelog.model.errors import ErrorCode
@@ -50,7 +54,7 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Beaten:
+class HeartbeatAnswer:
     """What a heartbeat of a member that said this generation (or epoch) was answered with."""
 
     client: str
@@ -63,7 +67,7 @@ class Beaten:
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class CommitAnswer:
     """One offset that a member tried to commit; `code` is None where no answer came."""
 
     client: str
@@ -95,8 +99,8 @@ class GroupHistory:
 
     told: list[Told] = field(default_factory=list)
     given: list[Given] = field(default_factory=list)
-    beaten: list[Beaten] = field(default_factory=list)
-    committed: list[Committed] = field(default_factory=list)
+    beaten: list[HeartbeatAnswer] = field(default_factory=list)
+    committed: list[CommitAnswer] = field(default_factory=list)
     read: list[Read] = field(default_factory=list)
 
 
@@ -177,3 +181,141 @@ def _generations(group: Group | None) -> dict[str, int]:
     if isinstance(group, ClassicGroup):
         return dict.fromkeys(group.members, group.generation)
     return {name: member.epoch for name, member in group.members.items()}
+
+
+STALE_S: Final = 3.0
+"""How old the state may be that a broker answers heartbeats from (K6, rule 17)."""
+
+DEFINITE: Final = frozenset(
+    {
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.UNSUPPORTED_VERSION,
+    }
+)
+"""Codes of commits that certainly had no effect."""
+
+
+def check_group_history(history: GroupHistory, truth: GroupTruth) -> list[str]:
+    """P1, P3 and P6 of what members heard, against what the log says."""
+    return [
+        *check_single_owner(history.given, truth),
+        *check_words(history, truth),
+        *check_told(history, truth),
+        *check_alive(history, truth),
+        *check_commits(history, truth),
+        *check_reads(history, truth),
+    ]
+
+
+def check_single_owner(given: Iterable[Given], truth: GroupTruth) -> list[str]:
+    """P1: in one generation nobody was given what somebody else was given."""
+    owners: dict[tuple[str, int, int, Place], set[str]] = defaultdict(set)
+    for one in given:
+        era = truth.eras.get((one.group, one.member), 0)
+        for place in one.places:
+            owners[one.group, era, one.generation, place].add(one.owner)
+    return [
+        f"P1 {group} generation {generation}: {place} was given to {sorted(names)}"
+        for (group, _, generation, place), names in sorted(owners.items())
+        if len(names) > 1
+    ]
+
+
+def check_words(history: GroupHistory, truth: GroupTruth) -> list[str]:
+    """P1: a member is given what the leader of that generation said, and only a leader leads."""
+    bad = []
+    for one in history.given:
+        word = truth.words.get((one.group, one.generation))
+        if word is None or word.assignments.get(one.member) != one.assignment:
+            bad.append(f"P1 {one.client} was given {one.assignment!r} in {one.generation}: {word}")
+    for told in history.told:
+        leaders = truth.leaders.get((told.group, told.generation), set())
+        if told.roster is not None and told.member not in leaders:
+            bad.append(f"P1 {told.member} leads {told.group} {told.generation}, not {leaders}")
+    return bad
+
+
+def check_told(history: GroupHistory, truth: GroupTruth) -> list[str]:
+    """P4: a member that is told a generation or epoch was in it while it asked."""
+    return [
+        f"P4 {one.client} was told {one.group} {one.generation} at {one.returned_s:.3f}"
+        for one in history.told
+        if not _was_in(truth, one.group, one.member, one.generation, one.invoked_s, one.returned_s)
+    ]
+
+
+def check_alive(history: GroupHistory, truth: GroupTruth) -> list[str]:
+    """K6: good news is at most a session of a broker old, and bad news is true."""
+    bad = []
+    for one in history.beaten:
+        where = f"{one.client} as {one.member} in {one.group} {one.generation}"
+        when = f"asked at {one.invoked_s:.3f}, answered at {one.returned_s:.3f}"
+        start_s, end_s = one.invoked_s, one.returned_s
+        stays = truth.stays.get((one.group, one.member), [])
+        if one.code in {ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS}:
+            start_s -= STALE_S
+            if not _was_in(truth, one.group, one.member, one.generation, start_s, end_s):
+                bad.append(f"K6 {where} heard {one.code.name} too long after: {when}")
+        elif one.code is ErrorCode.UNKNOWN_MEMBER_ID:
+            if any(stay.start_s < start_s and stay.end_s > end_s for stay in stays):
+                bad.append(f"K6 {where} is said to be unknown: {when}")
+        elif one.code is ErrorCode.ILLEGAL_GENERATION and any(
+            stay.start_s < start_s and stay.end_s > end_s and stay.generation == one.generation
+            for stay in stays
+        ):
+            bad.append(f"K6 {where} is said to be of another generation: {when}")
+    return bad
+
+
+def _was_in(
+    truth: GroupTruth, group: str, member: str, generation: int, start_s: float, end_s: float
+) -> bool:
+    def overlaps(stay: Stay) -> bool:
+        return stay.start_s <= end_s and stay.end_s >= start_s
+
+    return any(
+        stay.generation == generation and overlaps(stay)
+        for stay in truth.stays.get((group, member), [])
+    )
+
+
+def check_commits(history: GroupHistory, truth: GroupTruth) -> list[str]:
+    """P3: what was acknowledged took effect while it was asked for, what was refused never."""
+    bad = []
+    for one in history.committed:
+        values = truth.values.get((one.group, one.place), [])
+        at_s = [at_s for token, at_s in values if token == one.token]
+        where = f"{one.client}: {one.token} of {one.group} {one.place}"
+        if one.code is ErrorCode.NONE:
+            if not any(one.invoked_s <= when_s <= one.returned_s for when_s in at_s):
+                bad.append(f"P3 {where} was acknowledged and is not there")
+        elif one.code in DEFINITE and at_s:
+            bad.append(f"P3 {where} was refused with {one.code.name} and is there")
+        if len(at_s) > 1:
+            bad.append(f"P3 {where} took effect {len(at_s)} times")
+    return bad
+
+
+def check_reads(history: GroupHistory, truth: GroupTruth) -> list[str]:
+    """P3, P6: a read shows a value that the offset had between question and answer."""
+    bad = []
+    for one in history.read:
+        values = truth.values.get((one.group, one.place), [(None, 0.0)])
+        ends = [*(at_s for _, at_s in values[1:]), float("inf")]
+        seen = [
+            token
+            for (token, start_s), end_s in zip(values, ends, strict=True)
+            if start_s <= one.returned_s and end_s >= one.invoked_s
+        ]
+        if one.token not in seen:
+            when = f"{one.invoked_s:.3f} to {one.returned_s:.3f}"
+            bad.append(
+                f"P3 {one.client} read {one.token} of {one.group} {one.place}, not {seen}: {when}"
+            )
+    return bad

@@ -3,7 +3,7 @@
 Each check takes a group, or an event with the group before and after it, and returns a list of
 violations in words; an empty list is good. The letters are those of `docs/invariants.md`. The rules
 are written down here a second time on purpose, and do not call the machines. What members heard is
-checked by `lakelog.testing.group_heard`.
+checked by `lakelog.testing.group_history`.
 """
 
 from collections import Counter
