@@ -44,7 +44,7 @@ from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.meta.port import KeyValue, MetadataLog, MetadataStore, Session
 from lakelog.meta.sqlite import SqliteMetadataStore
 from lakelog.model.failures import OutcomeUnknown, Unavailable
-from lakelog.model.ranges import ByteRange
+from lakelog.model.ids import ByteRange
 from lakelog.objects.local import LocalObjectStore
 from lakelog.objects.memory import MemoryObjectStore
 from lakelog.objects.port import Buffer, ObjectInfo, ObjectStore

@@ -22,7 +22,7 @@ from lakelog.lake.read.range_plan import DataLoss
 from lakelog.lake.read.range_reader import RowOptions, read_range
 from lakelog.lake.read.read_request import TYPES, arrow_schema
 from lakelog.model.failures import Corrupt, NotFound
-from lakelog.model.ranges import ByteRange
+from lakelog.model.ids import ByteRange
 from lakelog.objects.port import ObjectStore
 
 END = 1 << 20

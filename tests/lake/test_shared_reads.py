@@ -15,7 +15,7 @@ from lakelog.lake.read.range_reader import RowOptions
 from lakelog.lake.read.shared_reads import SharedReads
 from lakelog.lake.read.splits import PackOptions, Split, pack
 from lakelog.lake.read.topic_source import TopicSource
-from lakelog.model.ranges import ByteRange
+from lakelog.model.ids import ByteRange
 
 STREAMS = tuple(range(1, 9))
 

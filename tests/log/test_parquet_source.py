@@ -12,7 +12,7 @@ from tests.records.table_cases import hostile_batches
 from lakelog.log.options import LogOptions
 from lakelog.log.values import Found, ReadStatus, Wanted
 from lakelog.model.failures import NotFound
-from lakelog.model.ranges import ByteRange
+from lakelog.model.ids import ByteRange
 from lakelog.objects.memory import MemoryObjectStore
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.codecs import Codec

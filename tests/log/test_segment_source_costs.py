@@ -18,7 +18,7 @@ from tests.log.world import World, run
 from lakelog.log import segment_source
 from lakelog.log.options import LogOptions
 from lakelog.log.values import Wanted
-from lakelog.model.ranges import ByteRange
+from lakelog.model.ids import ByteRange
 from lakelog.objects.memory import MemoryObjectStore
 from lakelog.records.header import parse_header
 

@@ -23,7 +23,7 @@ from lakelog.meta import keys
 from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.meta.port import LogPage, MetadataLog
 from lakelog.model.failures import Failure, OutcomeUnknown, Refused, Unavailable
-from lakelog.model.ranges import ByteRange
+from lakelog.model.ids import ByteRange
 from lakelog.objects.memory import MemoryObjectStore
 from lakelog.objects.port import ObjectStore
 from lakelog.testing.conformance_meta import ManualClock

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.model.ranges import ByteRange
+from lakelog.model.ids import ByteRange
 from lakelog.objects.port import confined, confined_prefix, is_key, whole
 from lakelog.testing.conformance_objects import HOSTILE_KEYS
 

@@ -7,7 +7,7 @@ import pytest
 
 from lakelog.clock import SeededEntropy, SystemClock
 from lakelog.model.failures import NotFound, Refused, Unavailable
-from lakelog.model.ranges import ByteRange
+from lakelog.model.ids import ByteRange
 from lakelog.objects.memory import MemoryObjectStore
 from lakelog.objects.port import Buffer, ObjectInfo
 from lakelog.objects.probe import probe

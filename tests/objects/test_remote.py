@@ -9,7 +9,7 @@ from obstore.exceptions import GenericError, PermissionDeniedError
 
 from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.model.failures import Corrupt, Failure, NotFound, OutcomeUnknown, Refused, Unavailable
-from lakelog.model.ranges import ByteRange
+from lakelog.model.ids import ByteRange
 from lakelog.objects.remote import (
     RemoteLimits,
     RemoteObjectStore,

@@ -19,7 +19,7 @@ from lakelog.log.options import LogOptions
 from lakelog.log.plan import Piece, StreamPlan
 from lakelog.log.wal_source import UNLIMITED
 from lakelog.model.failures import Corrupt
-from lakelog.model.ranges import ByteRange
+from lakelog.model.ids import ByteRange
 from lakelog.objects.port import ObjectStore
 from lakelog.records.header import BatchError
 from lakelog.records.table_batches import batches_from_rows, empty_batches

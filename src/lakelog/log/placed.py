@@ -16,8 +16,7 @@ import numpy as np
 
 from lakelog.domain.events import Commit
 from lakelog.model.failures import Corrupt
-from lakelog.model.ids import DomainId
-from lakelog.model.ranges import ByteRange
+from lakelog.model.ids import ByteRange, DomainId
 from lakelog.records.codecs import Codec
 from lakelog.records.header import HEADER_BYTES, LAYOUT, MAGIC, BatchHeader, batch_crc
 from lakelog.streams.table import Int64s

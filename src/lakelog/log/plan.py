@@ -14,8 +14,7 @@ from msgspec import Struct
 from lakelog.domain.state import DomainState
 from lakelog.log.cache import Run
 from lakelog.log.values import Buffer, ReadStatus, Wanted
-from lakelog.model.ids import LEADER_EPOCH
-from lakelog.model.ranges import ByteRange
+from lakelog.model.ids import LEADER_EPOCH, ByteRange
 from lakelog.streams.objects import ObjectName
 from lakelog.streams.table import NONE
 

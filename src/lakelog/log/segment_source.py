@@ -18,7 +18,7 @@ from lakelog.log.options import LogOptions
 from lakelog.log.plan import Piece, StreamPlan
 from lakelog.log.wal_source import ObjectReads, loaded_run
 from lakelog.model.failures import Corrupt
-from lakelog.model.ranges import ByteRange
+from lakelog.model.ids import ByteRange
 from lakelog.records.header import MAX_TIMESTAMP_OFFSET
 from lakelog.records.segment_file import (
     HEADER,

@@ -13,8 +13,7 @@ from lakelog.log.cache import CachedObject, Run, RunCache, TailCache, run_of
 from lakelog.log.options import LogOptions
 from lakelog.log.plan import Piece, PieceSource, StreamPlan, coalesce, cut_out
 from lakelog.model.failures import Corrupt, Unavailable
-from lakelog.model.ids import DomainId
-from lakelog.model.ranges import ByteRange
+from lakelog.model.ids import ByteRange, DomainId
 from lakelog.objects.port import ObjectStore
 from lakelog.streams.objects import ObjectName, WalName
 from lakelog.telemetry import Metrics

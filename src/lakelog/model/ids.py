@@ -1,5 +1,6 @@
-"""Ids and positions as distinct types, so that one is never passed for another."""
+"""Ids, positions and half-open ranges as types, so that one is never passed for another."""
 
+from dataclasses import dataclass
 from typing import Final, NewType
 
 StreamId = NewType("StreamId", int)
@@ -36,3 +37,34 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
 """Names of topics that are the brokers' own: patterns do not match them, clients do not write."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ByteRange:
+    """The bytes [start, end) of an object."""
+
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        assert 0 <= self.start <= self.end, (self.start, self.end)
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OffsetRange:
+    """The offsets [start, end) of a stream."""
+
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        assert 0 <= self.start <= self.end, (self.start, self.end)
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+    def __contains__(self, offset: int) -> bool:
+        return self.start <= offset < self.end

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from lakelog.clock import Clock, Entropy, SystemUptime, Uptime
 from lakelog.model.failures import Failure, NotFound, Refused, Unavailable
-from lakelog.model.ranges import ByteRange
+from lakelog.model.ids import ByteRange
 from lakelog.objects.local_clock import JUMP_MAX_MS, LocalClock
 from lakelog.objects.local_files import INCOMING, LocalFiles, RootLost, make_root
 from lakelog.objects.port import Buffer, ObjectInfo, confined, confined_prefix, whole

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from lakelog.model.failures import Corrupt, OutcomeUnknown, Unavailable
-from lakelog.model.ranges import ByteRange
+from lakelog.model.ids import ByteRange
 from lakelog.objects.port import Buffer, ObjectInfo, is_key
 
 INCOMING: Final = "~incoming"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from lakelog.clock import Clock
 from lakelog.model.failures import Corrupt, NotFound, Unavailable
-from lakelog.model.ranges import ByteRange
+from lakelog.model.ids import ByteRange
 from lakelog.objects.port import Buffer, ObjectInfo, confined, confined_prefix, whole
 
 

@@ -20,7 +20,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
-from lakelog.model.ranges import ByteRange
+from lakelog.model.ids import ByteRange
 
 KEY_CHARACTERS_MAX: Final = 900
 """S3 allows 1,024 bytes with the prefix."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from lakelog.clock import Entropy
 from lakelog.model.failures import Corrupt, Failure, NotFound, Refused
-from lakelog.model.ranges import ByteRange
+from lakelog.model.ids import ByteRange
 from lakelog.objects.port import ObjectStore
 
 SKEW_MS_MAX: Final = 15 * 60 * 1000

@@ -24,7 +24,7 @@ from lakelog.model.failures import (
     Refused,
     Unavailable,
 )
-from lakelog.model.ranges import ByteRange
+from lakelog.model.ids import ByteRange
 from lakelog.objects.port import Buffer, ObjectInfo, confined, confined_prefix, whole
 
 LIST_CHUNK: Final = 1000

@@ -20,8 +20,7 @@ from lakelog.coordinator.options import GroupOptions
 from lakelog.coordinator.ports import default_settings
 from lakelog.meta.port import MetadataStore
 from lakelog.model.failures import OutcomeUnknown, Unavailable
-from lakelog.model.ids import BrokerId, TopicId
-from lakelog.model.ranges import ByteRange
+from lakelog.model.ids import BrokerId, ByteRange, TopicId
 from lakelog.objects.port import Buffer, ObjectInfo, ObjectStore
 from lakelog.records import kernels
 from lakelog.telemetry import Metrics, event

@@ -16,7 +16,7 @@ from typing import Final, Protocol, TypeAlias
 
 from lakelog.clock import SeededEntropy
 from lakelog.model.failures import Corrupt, Failure, NotFound, Unavailable
-from lakelog.model.ranges import ByteRange
+from lakelog.model.ids import ByteRange
 from lakelog.objects.port import Buffer, ObjectStore
 from lakelog.objects.probe import probe
 

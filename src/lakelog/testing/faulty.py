@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from lakelog.clock import Clock
 from lakelog.meta.port import KeyValue, LogPage, MetadataLog, MetadataStore, Session
 from lakelog.model.failures import Failure, OutcomeUnknown, Unavailable
-from lakelog.model.ranges import ByteRange
+from lakelog.model.ids import ByteRange
 from lakelog.objects.port import Buffer, ObjectInfo, ObjectStore
 from lakelog.testing.simulation import Dice, Process, SimLoop
 

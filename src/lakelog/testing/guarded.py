@@ -11,7 +11,7 @@ from lakelog.catalog.port import Tables
 from lakelog.domain.replica import Replica
 from lakelog.index.ports import LogIndex
 from lakelog.meta.port import MetadataStore
-from lakelog.model.ranges import ByteRange
+from lakelog.model.ids import ByteRange
 from lakelog.objects.port import Buffer, ObjectInfo, ObjectStore
 from lakelog.pipeline.saga.task_record import TASKS, decode_record, is_open
 from lakelog.testing.invariants import named_objects

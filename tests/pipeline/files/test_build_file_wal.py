@@ -16,8 +16,7 @@ from tests.log.tables import accepted, read_all, table_facts, task_of, wal_input
 from tests.log.world import TOPIC, Node, World, batch, run
 
 from lakelog.model.failures import Failure, OutcomeUnknown, Unavailable
-from lakelog.model.ids import DomainId, WalId
-from lakelog.model.ranges import ByteRange
+from lakelog.model.ids import ByteRange, DomainId, WalId
 from lakelog.objects.memory import MemoryObjectStore
 from lakelog.objects.port import Buffer
 from lakelog.pipeline.files import build_file, inputs

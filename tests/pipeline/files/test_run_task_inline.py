@@ -8,7 +8,7 @@ from tests.log.tables import task_of
 from tests.pipeline.pipeline_faults import damage
 from tests.pipeline.pipeline_world import Place, run
 
-from lakelog.model.ranges import ByteRange
+from lakelog.model.ids import ByteRange
 from lakelog.objects.memory import MemoryObjectStore
 from lakelog.pipeline.files.file_task import FileFailure, FileResult
 from lakelog.pipeline.files.run_task import InlineEngine

@@ -18,7 +18,7 @@ from lakelog.lake.read.row_decoder import RowMaker
 from lakelog.lake.read.shared_reads import ByteSource
 from lakelog.log.plan import coalesce, cut_out
 from lakelog.model.failures import Corrupt, Failure, NotFound
-from lakelog.model.ranges import ByteRange
+from lakelog.model.ids import ByteRange
 from lakelog.records.acceptance import DECOMPRESSED_BYTES_MAX
 from lakelog.records.header import parse_header
 from lakelog.records.segment_file import (

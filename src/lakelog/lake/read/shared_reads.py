@@ -17,7 +17,7 @@ import numpy as np
 from lakelog.index.entries import Entry
 from lakelog.lake.read.splits import Split
 from lakelog.log.plan import coalesce
-from lakelog.model.ranges import ByteRange
+from lakelog.model.ids import ByteRange
 from lakelog.streams.objects import FileKind
 
 SHARED_BYTES_MAX: Final = 128 << 20

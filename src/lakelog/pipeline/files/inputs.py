@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
 from lakelog.log.plan import coalesce, cut_out
 from lakelog.model.failures import Corrupt, Failure, NotFound
-from lakelog.model.ids import DomainId, WalId
-from lakelog.model.ranges import ByteRange
+from lakelog.model.ids import ByteRange, DomainId, WalId
 from lakelog.objects.port import ObjectStore
 from lakelog.pipeline.files.file_task import (
     FileFailure,
