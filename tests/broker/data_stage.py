@@ -20,17 +20,17 @@ from lakelog.broker.loop_turn import LoopTurn
 from lakelog.clock import SeededEntropy
 from lakelog.domain.events import Commit, Drop
 from lakelog.domain.outcomes import Committed, Trimmed, Verdict
-from lakelog.log.producer_budget import producer_facts
+from lakelog.log.budgets import producer_facts
 from lakelog.log.values import (
     Appended,
     Fetched,
-    Found,
     ProducerFacts,
     ReadStatus,
     Settle,
+    TimestampMatch,
     Wanted,
 )
-from lakelog.log.watch import Board, Watch
+from lakelog.log.watch import Board, FetchWaiter
 from lakelog.model.failures import Failure, Unavailable
 from lakelog.model.ids import TopicId, WalId
 from lakelog.records.acceptance import AcceptedBatch
@@ -166,13 +166,13 @@ class MemoryLog:
             made.append(fetched)
         return made
 
-    def watch(self, streams: Sequence[int]) -> Watch:
-        return Watch(self.board, streams)
+    def watch(self, streams: Sequence[int]) -> FetchWaiter:
+        return FetchWaiter(self.board, streams)
 
-    async def find_timestamp(self, stream: int, timestamp_ms: int) -> Found | None:
+    async def find_timestamp(self, stream: int, timestamp_ms: int) -> TimestampMatch | None:
         return next((one for one in self._timed(stream) if one.timestamp_ms >= timestamp_ms), None)
 
-    async def max_timestamp(self, stream: int) -> Found | None:
+    async def max_timestamp(self, stream: int) -> TimestampMatch | None:
         return max(self._timed(stream), key=lambda one: one.timestamp_ms, default=None)
 
     def producers(self, stream: int) -> list[ProducerFacts]:
@@ -243,7 +243,7 @@ class MemoryLog:
             size += len(stored.data)
         return Fetched(ReadStatus.OK, parts, size, facts.log_start, facts.head)
 
-    def _timed(self, stream: int) -> Iterator[Found]:
+    def _timed(self, stream: int) -> Iterator[TimestampMatch]:
         facts = self.facts(stream)
         assert facts is not None
         for stored in self.stored.get(stream, ()):
@@ -251,7 +251,7 @@ class MemoryLog:
                 decode_columns(stored.data, decompressed_bytes_max=1 << 20).timestamps_ms.tolist()
             ):
                 if stored.start + delta >= facts.log_start:
-                    yield Found(stored.start + delta, timestamp_ms)
+                    yield TimestampMatch(stored.start + delta, timestamp_ms)
 
 
 def commit_event(batches: list[tuple[int, AcceptedBatch]], number: int) -> Commit:

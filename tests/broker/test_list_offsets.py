@@ -5,7 +5,7 @@ from tests.broker.data_requests import accepted
 from tests.broker.data_stage import MemoryLog, Stage, batch
 
 from lakelog.broker.list_offsets import KNOWN_SINCE, LOOKUPS_AT_ONCE, handle, is_supported
-from lakelog.log.values import Found
+from lakelog.log.values import TimestampMatch
 from lakelog.model.failures import Corrupt, Unavailable
 from lakelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -127,7 +127,7 @@ def test_without_a_proof_no_offset_is_given() -> None:
 class TroubledLog(MemoryLog):
     """Searches fail, or never end."""
 
-    async def find_timestamp(self, stream: int, timestamp_ms: int) -> Found | None:
+    async def find_timestamp(self, stream: int, timestamp_ms: int) -> TimestampMatch | None:
         if timestamp_ms == 1:
             raise Unavailable("down")
         if timestamp_ms == 2:
@@ -155,12 +155,12 @@ class CountingLog(MemoryLog):
 
     running = most = 0
 
-    async def find_timestamp(self, stream: int, timestamp_ms: int) -> Found | None:
+    async def find_timestamp(self, stream: int, timestamp_ms: int) -> TimestampMatch | None:
         self.running += 1
         self.most = max(self.most, self.running)
         await asyncio.sleep(0)
         self.running -= 1
-        return Found(stream, timestamp_ms)
+        return TimestampMatch(stream, timestamp_ms)
 
 
 def test_searches_of_one_request_run_together_up_to_a_limit() -> None:

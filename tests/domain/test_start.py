@@ -13,9 +13,9 @@ from lakelog.clock import SeededEntropy, SystemClock, SystemEntropy
 from lakelog.domain.options import DomainOptions
 from lakelog.domain.replica import Identity, Replica
 from lakelog.domain.start import UNNAMED_SPAN_MS, UnnamedObjects
-from lakelog.log.gc import Sweeper
 from lakelog.log.log import Log
 from lakelog.log.options import LogOptions
+from lakelog.log.retention import Sweeper
 from lakelog.meta.sqlite import SqliteMetadataStore
 from lakelog.model.failures import Refused
 from lakelog.model.ids import DomainId

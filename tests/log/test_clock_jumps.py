@@ -9,9 +9,8 @@ from tests.objects.test_local_clock import BEGAN_MS, DAY_MS, Machine
 
 from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.domain.replica import Identity, Replica
-from lakelog.log.gc import Sweeper
 from lakelog.log.log import Log
-from lakelog.log.retention import Policy, Retention
+from lakelog.log.retention import Policy, Retention, Sweeper
 from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.objects.local import LocalObjectStore
 from lakelog.telemetry import Metrics

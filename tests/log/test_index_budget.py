@@ -10,7 +10,7 @@ from tests.log.world import QUICK, TOPIC, Node, World, batch, run
 
 from lakelog.domain.events import Swap
 from lakelog.domain.outcomes import Swapped, Verdict
-from lakelog.log.index_budget import throttle_ms
+from lakelog.log.budgets import throttle_ms
 from lakelog.log.options import LogOptions
 from lakelog.log.writes import WrittenDomain
 from lakelog.model.failures import Unavailable

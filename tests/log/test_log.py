@@ -7,10 +7,9 @@ import pytest
 from tests.log.world import QUICK, TOPIC, Node, World, batch, run
 
 from lakelog.domain.outcomes import Verdict
-from lakelog.log.gc import Sweeper
 from lakelog.log.options import LogOptions
-from lakelog.log.retention import Policy, Retention
-from lakelog.log.values import Fetched, Found, ReadStatus, Wanted
+from lakelog.log.retention import Policy, Retention, Sweeper
+from lakelog.log.values import Fetched, ReadStatus, TimestampMatch, Wanted
 from lakelog.model.failures import NotFound, OutcomeUnknown, Unavailable
 from lakelog.objects.memory import MemoryObjectStore
 from lakelog.objects.port import Buffer
@@ -228,13 +227,13 @@ def test_timestamps_are_found_from_the_log_start_on() -> None:
         for start in (1000, 2000, 1500):
             sent = batch(b"a", b"b", timestamp_ms=start)
             await node.log.append([1], [sent], deadline_s=world.soon())
-        assert await node.log.find_timestamp(1, 0) == Found(0, 1000)
-        assert await node.log.find_timestamp(1, 1001) == Found(1, 1001)
-        assert await node.log.find_timestamp(1, 1002) == Found(2, 2000)
+        assert await node.log.find_timestamp(1, 0) == TimestampMatch(0, 1000)
+        assert await node.log.find_timestamp(1, 1001) == TimestampMatch(1, 1001)
+        assert await node.log.find_timestamp(1, 1002) == TimestampMatch(2, 2000)
         assert await node.log.find_timestamp(1, 2002) is None
-        assert await node.log.max_timestamp(1) == Found(3, 2001)
+        assert await node.log.max_timestamp(1) == TimestampMatch(3, 2001)
         assert await node.log.trim({1: 1}) == {1: 1}
-        assert await node.log.find_timestamp(1, 0) == Found(1, 1001)
+        assert await node.log.find_timestamp(1, 0) == TimestampMatch(1, 1001)
         assert await node.log.max_timestamp(9) is None
 
     run(scenario)

@@ -10,7 +10,7 @@ from tests.log.world import World, batch, run
 from tests.records.table_cases import hostile_batches
 
 from lakelog.log.options import LogOptions
-from lakelog.log.values import Found, ReadStatus, Wanted
+from lakelog.log.values import ReadStatus, TimestampMatch, Wanted
 from lakelog.model.failures import NotFound
 from lakelog.model.ids import ByteRange
 from lakelog.objects.memory import MemoryObjectStore
@@ -104,12 +104,12 @@ def test_timestamps_are_found_in_files_as_in_the_tail() -> None:
         stamps = [*range(995, 1420, 7), 8999, 9001, 9002, 9003]
         before = [await node.log.find_timestamp(1, stamp) for stamp in stamps]
         greatest = await node.log.max_timestamp(1)
-        assert greatest == Found(202, 9002)
+        assert greatest == TimestampMatch(202, 9002)
         await tabled(world, node, 1, row_group_bytes=SMALL_GROUPS)
         assert [await node.log.find_timestamp(1, stamp) for stamp in stamps] == before
         assert await node.log.max_timestamp(1) == greatest
         await node.log.trim({1: 203})
-        assert await node.log.max_timestamp(1) == Found(217, 1024)
+        assert await node.log.max_timestamp(1) == TimestampMatch(217, 1024)
 
     run(scenario)
 

@@ -11,9 +11,9 @@ from tests.log.world import QUICK, World, run
 from lakelog.domain import state as state_module
 from lakelog.domain.events import Genesis, Hello, Horizon
 from lakelog.domain.replica import Replica
-from lakelog.log import producer_budget as budget_module
+from lakelog.log import budgets as budget_module
+from lakelog.log.budgets import WARN_INTERVAL_S, ProducerBudget
 from lakelog.log.options import LogOptions
-from lakelog.log.producer_budget import WARN_INTERVAL_S, ProducerBudget
 from lakelog.model.failures import Unavailable
 from lakelog.streams.producers import PRODUCER_BYTES
 from lakelog.telemetry import Metrics

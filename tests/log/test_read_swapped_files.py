@@ -10,7 +10,7 @@ from tests.log.world import World, run
 from tests.records.table_cases import TIMESTAMPS_MS
 
 from lakelog.log import segment_source
-from lakelog.log.values import Found, ReadStatus, Wanted
+from lakelog.log.values import ReadStatus, TimestampMatch, Wanted
 from lakelog.pipeline.files.file_task import FileResult
 from lakelog.pipeline.files.run_task import run_task
 from lakelog.records.build import BatchOptions, Record, build_batch
@@ -46,8 +46,8 @@ def test_a_trim_into_a_file_leaves_what_is_behind_it(kind: FileKind) -> None:
         below = await node.log.read([Wanted(1, 150, 1)], bytes_max=1, deadline_s=world.soon())
         assert below[0].status is ReadStatus.OUT_OF_RANGE
         assert await read_all(world, node, 1, offset=151) == before[151:]
-        assert await node.log.find_timestamp(1, 0) == Found(151, before[151].timestamp_ms)
-        assert await node.log.max_timestamp(1) == Found(199, before[199].timestamp_ms)
+        assert await node.log.find_timestamp(1, 0) == TimestampMatch(151, before[151].timestamp_ms)
+        assert await node.log.max_timestamp(1) == TimestampMatch(199, before[199].timestamp_ms)
         assert await node.log.trim({1: 200}) == {1: 200}
         assert node.log.pieces(1) == []
 

@@ -20,7 +20,7 @@ from tests.log.world import Node, World, batch, run
 from tests.profiles import examples
 
 from lakelog.log import segment_source
-from lakelog.log.values import Found, ReadStatus, Wanted
+from lakelog.log.values import ReadStatus, TimestampMatch, Wanted
 from lakelog.model.failures import Corrupt
 from lakelog.streams.objects import FileKind, WalName
 
@@ -130,10 +130,12 @@ def test_any_mix_of_entries_reads_like_the_log_that_it_was_made_of(
                 await tabled(world, node, 1, end=end, row_group_bytes=1500)
             assert await read_all(world, node, 1, bytes_max=bytes_max) == before
         assert [await node.log.find_timestamp(1, stamp) for stamp in stamps] == found
-        assert await node.log.max_timestamp(1) == Found(149, before[149].timestamp_ms)
+        assert await node.log.max_timestamp(1) == TimestampMatch(149, before[149].timestamp_ms)
         await node.log.trim({1: trim})
         assert await read_all(world, node, 1, offset=trim, bytes_max=bytes_max) == before[trim:]
-        assert await node.log.find_timestamp(1, 0) == Found(trim, before[trim].timestamp_ms)
+        assert await node.log.find_timestamp(1, 0) == TimestampMatch(
+            trim, before[trim].timestamp_ms
+        )
 
     run(scenario)
 
@@ -151,17 +153,17 @@ def test_a_batch_that_cannot_be_read_is_found_by_its_header() -> None:
         await node.log.append([1, 1, 1], sent, deadline_s=world.soon())
 
         async def check() -> None:
-            assert await node.log.find_timestamp(1, 2000) == Found(1, 9000)
-            assert await node.log.max_timestamp(1) == Found(1, 9000)
+            assert await node.log.find_timestamp(1, 2000) == TimestampMatch(1, 9000)
+            assert await node.log.max_timestamp(1) == TimestampMatch(1, 9000)
             assert await node.log.find_timestamp(1, 9001) is None
 
         await check()
         await segmented(world, node, 1)
         await check()
         await node.log.trim({1: 3})
-        assert await node.log.find_timestamp(1, 2000) == Found(3, 9000)
+        assert await node.log.find_timestamp(1, 2000) == TimestampMatch(3, 9000)
         await node.log.trim({1: 4})
-        assert await node.log.find_timestamp(1, 2000) == Found(4, 8000)
+        assert await node.log.find_timestamp(1, 2000) == TimestampMatch(4, 8000)
 
     run(scenario)
 

@@ -15,8 +15,8 @@ from lakelog.domain.envelope import Record, Stamp, decode_record, encode_record
 from lakelog.domain.events import Genesis, Hello, Horizon
 from lakelog.domain.state import LEVEL_MAX
 from lakelog.log import writes as writes_module
-from lakelog.log.gc import Sweeper
 from lakelog.log.options import LogOptions
+from lakelog.log.retention import Sweeper
 from lakelog.log.values import ReadStatus, Wanted
 from lakelog.log.writes import WriteRequest, WrittenDomain
 from lakelog.meta import keys

@@ -93,7 +93,7 @@ PLANTS: tuple[Plant, ...] = (
     ),
     plant(
         "the index has no limit",
-        "log/index_budget.py",
+        "log/budgets.py",
         "        if held_bytes < self._options.index_bytes_max:\n",
         "        if held_bytes:\n",
         tests=OF_BUDGET,
@@ -114,14 +114,14 @@ PLANTS: tuple[Plant, ...] = (
     ),
     plant(
         "dead entries keep producers out for ever",
-        "log/index_budget.py",
+        "log/budgets.py",
         "            state.pack()\n",
         "            pass\n",
         tests=OF_BUDGET,
     ),
     plant(
         "the budget is looked at when records come and never when they go",
-        "log/index_budget.py",
+        "log/budgets.py",
         "    def _applied(self, _: Applied) -> None:\n        self._measure()\n",
         "    def _applied(self, _: Applied) -> None:\n"
         "        self.throttle_ms = max(\n"

@@ -36,7 +36,7 @@ PLANTS: tuple[Plant, ...] = (
     ),
     plant(
         "a full table refuses producers it knows",
-        "log/producer_budget.py",
+        "log/budgets.py",
         "return row is None or state.producers.row(row, producer) != NONE",
         "return row is None",
         tests=BUDGET,
@@ -71,7 +71,7 @@ PLANTS: tuple[Plant, ...] = (
     ),
     plant(
         "nobody is let go before the time",
-        "log/producer_budget.py",
+        "log/budgets.py",
         "await replica.submit(ExpireProducers(cutoff_ms))",
         "pass",
         tests=BUDGET,

@@ -52,7 +52,7 @@ LOST_METADATA: tuple[Plant, ...] = (
     ),
     plant(
         "a sweep right after an accepted loss",
-        "log/gc.py",
+        "log/retention.py",
         "        if now_ms < self._replica.timeline.sweep_after_ms:\n",
         "        if now_ms < 0:\n",
         tests=STARTS,

@@ -110,28 +110,28 @@ READS: tuple[Plant, ...] = (
 GARBAGE: tuple[Plant, ...] = (
     plant(
         "sweep without second pass",
-        "log/gc.py",
+        "log/retention.py",
         "if now_s - since_s >= grace_s]",
         "if grace_s >= 0]",
         tests=OF_LOG,
     ),
     plant(
         "sweep ignores the Horizon",
-        "log/gc.py",
+        "log/retention.py",
         "            if wal_id_time_ms(place.wal_id) < horizon_ms:\n                old.append",
         "            if horizon_ms:\n                old.append",
         seeds=range(120),
     ),
     plant(
         "sweep ignores what entries name",
-        "log/gc.py",
+        "log/retention.py",
         "return [key for key in old if key not in named]",
         "return old",
         tests=OF_LOG,
     ),
     plant(
         "sweep by a clock that is wrong",
-        "log/gc.py",
+        "log/retention.py",
         "        now_ms = await agreed_now_ms(\n"
         "            self._clock, self._objects.clock_skew_ms,"
         " skew_max_ms=self._options.clock_skew_max_ms\n"

@@ -40,7 +40,7 @@ from lakelog.wire.messages.fetch import (
 
 if TYPE_CHECKING:
     from lakelog.broker.broker import Broker
-    from lakelog.log.watch import Watch
+    from lakelog.log.watch import FetchWaiter
     from lakelog.topics.topic import Topic
 
 FIRST_VERSION_BY_ID: Final = 13
@@ -211,7 +211,7 @@ class _Fetch:
     def _time_is_over(self) -> bool:
         return self._left_s() <= 0 or self._broker.fetch_sessions.draining
 
-    async def _prove(self, watch: "Watch") -> None:
+    async def _prove(self, watch: "FetchWaiter") -> None:
         """Get a proof of what is about to be claimed, or take the claims back."""
         reading, log = self.reading, self._broker.log
         deadline_s = self._broker.clock.monotonic_s() + PROOF_S_MAX

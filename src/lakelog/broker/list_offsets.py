@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from lakelog.broker.call import Call, Endpoint
 from lakelog.broker.errors import Attempt, failure_code
 from lakelog.broker.lookup import TopicFinder, check_count, epoch_code, unproven_code
-from lakelog.log.values import Found
+from lakelog.log.values import TimestampMatch
 from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Failure
 from lakelog.model.ids import LEADER_EPOCH
@@ -177,10 +177,10 @@ class _Lookup:
             return ListOffsetsPartitionResponse(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         match row.partition.timestamp:
             case Special.LATEST:
-                return _found(index, Found(facts.head, NO_TIMESTAMP_MS))
+                return _found(index, TimestampMatch(facts.head, NO_TIMESTAMP_MS))
             case Special.EARLIEST | Special.EARLIEST_LOCAL:
                 # Nothing is tiered: the local log is the log.
-                return _found(index, Found(facts.log_start, NO_TIMESTAMP_MS))
+                return _found(index, TimestampMatch(facts.log_start, NO_TIMESTAMP_MS))
             case Special.LATEST_TIERED | Special.EARLIEST_PENDING_UPLOAD:
                 return _found(index, None)
             case _:
@@ -201,7 +201,7 @@ class _Lookup:
             return ListOffsetsPartitionResponse(index, ErrorCode.REQUEST_TIMED_OUT)
 
 
-def _found(index: int, found: Found | None) -> ListOffsetsPartitionResponse:
+def _found(index: int, found: TimestampMatch | None) -> ListOffsetsPartitionResponse:
     if found is None:
         return ListOffsetsPartitionResponse(index)
     return ListOffsetsPartitionResponse(index, 0, found.timestamp_ms, found.offset, LEADER_EPOCH)

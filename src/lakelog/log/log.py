@@ -12,27 +12,24 @@ from lakelog.domain.events import Create, Drop, Event, Swap, Trim
 from lakelog.domain.outcomes import Applied, Outcome, Swapped, Trimmed
 from lakelog.domain.replica import Replica
 from lakelog.domain.state import DomainState
+from lakelog.log.budgets import IndexBudget, ProducerBudget, producer_facts
 from lakelog.log.buffer import JoinedSettle
 from lakelog.log.cache import TailCache
 from lakelog.log.commit import Committer
-from lakelog.log.gc import Sweeper
-from lakelog.log.index_budget import IndexBudget
 from lakelog.log.options import LogOptions
 from lakelog.log.plan import Piece, piece_of
-from lakelog.log.producer_budget import ProducerBudget, producer_facts
-from lakelog.log.read import Reader
-from lakelog.log.retention import Policies, Retention
-from lakelog.log.search import find_max_timestamp, find_timestamp
+from lakelog.log.read import Reader, find_max_timestamp, find_timestamp
+from lakelog.log.retention import Policies, Retention, Sweeper
 from lakelog.log.values import (
     Appended,
     Fetched,
-    Found,
     ProducerFacts,
     Settle,
     Settled,
+    TimestampMatch,
     Wanted,
 )
-from lakelog.log.watch import Board, Watch, changed_streams
+from lakelog.log.watch import Board, FetchWaiter, changed_streams
 from lakelog.log.writes import WriteRequest, Writes, WrittenDomain
 from lakelog.model.failures import Failure, OutcomeUnknown, Unavailable
 from lakelog.model.ids import TopicId
@@ -250,17 +247,17 @@ class Log:
             bytes_max = max(0, bytes_max - fetched[-1].size_bytes)
         return fetched
 
-    def watch(self, streams: Sequence[int]) -> Watch:
+    def watch(self, streams: Sequence[int]) -> FetchWaiter:
         """A watch that hears of every change of these streams while it is entered."""
-        return Watch(self._board, streams)
+        return FetchWaiter(self._board, streams)
 
-    async def find_timestamp(self, stream: int, timestamp_ms: int) -> Found | None:
+    async def find_timestamp(self, stream: int, timestamp_ms: int) -> TimestampMatch | None:
         """The first record whose timestamp is not before this one."""
         domain = self.domain_of(stream)
         state = self.replicas[domain].state
         return await find_timestamp(self._readers[domain], state, stream, timestamp_ms)
 
-    async def max_timestamp(self, stream: int) -> Found | None:
+    async def max_timestamp(self, stream: int) -> TimestampMatch | None:
         """The first record of those with the greatest timestamp."""
         domain = self.domain_of(stream)
         state = self.replicas[domain].state

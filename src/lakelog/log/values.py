@@ -62,7 +62,7 @@ class Fetched(Struct, frozen=True, gc=False):
     head: int
 
 
-class Found(Struct, frozen=True, gc=False):
+class TimestampMatch(Struct, frozen=True, gc=False):
     """A record found by its timestamp."""
 
     offset: int

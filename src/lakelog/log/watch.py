@@ -23,7 +23,7 @@ def changed_streams(event: Event) -> list[int]:
     return [stream for column in columns for stream in column.tolist()]
 
 
-class Watch:
+class FetchWaiter:
     """Hears of changes of some streams from its making until its exit; none is missed."""
 
     __slots__ = ("_board", "_event", "_everything", "_heard", "_streams")
@@ -86,17 +86,17 @@ class Board:
 
     def __init__(self) -> None:
         # Dictionaries for their order: a set would wake by address.
-        self._watches: dict[int, dict[Watch, None]] = {}
+        self._watches: dict[int, dict[FetchWaiter, None]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._watches)
 
-    def add(self, watch: Watch, streams: Iterable[int]) -> None:
+    def add(self, watch: FetchWaiter, streams: Iterable[int]) -> None:
         """Begin to tell this watch of these streams."""
         for stream in streams:
             self._watches.setdefault(stream, {})[watch] = None
 
-    def remove(self, watch: Watch, streams: Iterable[int]) -> None:
+    def remove(self, watch: FetchWaiter, streams: Iterable[int]) -> None:
         """Tell it no more."""
         for stream in streams:
             watches = self._watches.get(stream)

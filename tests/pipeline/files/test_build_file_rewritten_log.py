@@ -12,7 +12,7 @@ from lakelog.catalog.port import DataFileView
 from lakelog.domain.outcomes import Swapped
 from lakelog.index.entries import Entry
 from lakelog.index.ports import StreamView
-from lakelog.log.values import Found
+from lakelog.log.values import TimestampMatch
 from lakelog.pipeline.files.file_task import (
     FileTask,
     TableInputs,
@@ -155,10 +155,10 @@ def test_a_range_without_rows_is_passed_and_found_empty_by_time() -> None:
         assert await read_all(world, node, 1, offset=3) == before[8:]
         assert view_of(node).entries[0].max_timestamp_ms == -1
         found = await node.log.find_timestamp(1, 1001)
-        assert found == Found(8, 1008)
+        assert found == TimestampMatch(8, 1008)
         await replaced(world, node, count=2, kept=[], attempt="b")
         assert await read_all(world, node, 1) == before[12:]
         greatest = await node.log.max_timestamp(1)
-        assert greatest == Found(15, 1015)
+        assert greatest == TimestampMatch(15, 1015)
 
     run(scenario)

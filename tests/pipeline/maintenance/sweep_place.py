@@ -16,9 +16,9 @@ from lakelog.domain.checkpoint import decode_manifest
 from lakelog.domain.replica import Identity, Replica
 from lakelog.domain.vault import Vault
 from lakelog.index.ports import IndexedTopic, LogIndex
-from lakelog.log.gc import Sweeper
 from lakelog.log.log import Log
 from lakelog.log.options import LogOptions
+from lakelog.log.retention import Sweeper
 from lakelog.meta.port import MetadataStore
 from lakelog.meta.sqlite import SqliteMetadataStore
 from lakelog.objects.local import LocalObjectStore
