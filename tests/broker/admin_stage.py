@@ -17,8 +17,7 @@ from tests.topics.stage import (
 )
 
 from lakelog.broker.api import dispatch
-from lakelog.broker.broker import Broker, BrokerOptions
-from lakelog.broker.call import Answer, Call, Later
+from lakelog.broker.call import Answer, Broker, BrokerOptions, Call, Later
 from lakelog.broker.fetch_sessions import FetchSessions
 from lakelog.broker.loop_turn import LoopTurn
 from lakelog.clock import SeededEntropy

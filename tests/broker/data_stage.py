@@ -43,7 +43,7 @@ from lakelog.topics.settings import settings
 from lakelog.topics.topic import StreamSpan, Topic
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
 
 
 class ManualClock:

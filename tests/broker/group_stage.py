@@ -10,8 +10,7 @@ from tests.broker.data_stage import KnownTopics, ManualClock
 from tests.broker.memory_groups import MemoryGroups
 
 from lakelog.broker.api import dispatch
-from lakelog.broker.broker import Broker
-from lakelog.broker.call import Answer, Call, Later
+from lakelog.broker.call import Answer, Broker, Call, Later
 from lakelog.broker.loop_turn import LoopTurn
 from lakelog.model.ids import BrokerId, TopicId
 from lakelog.topics.routing import BrokerNode, RoutingView, views, zone_of

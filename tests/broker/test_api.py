@@ -4,8 +4,7 @@ import pytest
 from tests.broker.admin_stage import Stage, run
 
 from lakelog.broker.api import ENDPOINTS, advertised
-from lakelog.broker.broker import BrokerOptions
-from lakelog.broker.call import CloseConnection
+from lakelog.broker.call import BrokerOptions, CloseConnection
 from lakelog.wire.apis import APIS, ApiKey
 from lakelog.wire.messages.api_versions import ApiVersionsResponse
 from lakelog.wire.schema import ProtocolError

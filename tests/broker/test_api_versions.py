@@ -3,7 +3,7 @@ from tests.broker.admin_stage import Stage, run
 
 from lakelog.broker.api import ENDPOINTS, advertised
 from lakelog.broker.api_versions import answer, unsupported
-from lakelog.broker.broker import BrokerOptions
+from lakelog.broker.call import BrokerOptions
 from lakelog.model.errors import ErrorCode
 from lakelog.wire.apis import APIS, ApiKey
 from lakelog.wire.codec import encode

@@ -5,7 +5,7 @@ import pytest
 from tests.broker.admin_stage import Scene, Stage, run
 from tests.topics.stage import Fault
 
-from lakelog.broker.broker import BrokerOptions
+from lakelog.broker.call import BrokerOptions
 from lakelog.broker.create_topics import PARTITIONS_MAX, TOPICS_MAX
 from lakelog.model.errors import RETRIABLE, ErrorCode
 from lakelog.topics.settings import TopicDefaults

@@ -21,8 +21,7 @@ from tests.profiles import examples
 from lakelog.broker import fetch as fetch_api
 from lakelog.broker import list_offsets
 from lakelog.broker import produce as produce_api
-from lakelog.broker.broker import Broker
-from lakelog.broker.call import CloseConnection, Later, NoAnswer
+from lakelog.broker.call import Broker, CloseConnection, Later, NoAnswer
 from lakelog.records.columns import decode_columns
 from lakelog.records.header import parse_header, split_batches
 from lakelog.wire.codec import decode, encode

@@ -2,7 +2,7 @@ import pytest
 from tests.broker.admin_stage import Scene, Stage, run
 from tests.topics.stage import Fault, make
 
-from lakelog.broker.broker import BrokerOptions
+from lakelog.broker.call import BrokerOptions
 from lakelog.broker.config_resources import ResourceType
 from lakelog.broker.describe_configs import ANSWER_BYTES_MAX
 from lakelog.coordinator.options import GroupOptions

@@ -10,8 +10,7 @@ from tests.broker.offset_requests import commit_request, fetch_request, offset, 
 from tests.broker.whole import Stores, call, finish, run, whole_broker
 
 from lakelog.broker.api import dispatch
-from lakelog.broker.broker import Broker
-from lakelog.broker.call import Answer, Later
+from lakelog.broker.call import Answer, Broker, Later
 from lakelog.wire.apis import APIS
 from lakelog.wire.codec import decode, encode
 from lakelog.wire.messages.consumer_group_describe import (

@@ -16,7 +16,7 @@ from lakelog.broker import (
 )
 from lakelog.broker import fetch as fetch_api
 from lakelog.broker import produce as produce_api
-from lakelog.broker.broker import Broker
+from lakelog.broker.call import Broker
 from lakelog.meta.port import KeyValue, LogPage, MetadataLog, MetadataStore, Session
 from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Unavailable

@@ -18,7 +18,7 @@ from tests.broker.whole import Stores, call, finish, run, whole_broker
 
 from lakelog.broker import produce as produce_api
 from lakelog.broker.api import dispatch
-from lakelog.broker.broker import Broker
+from lakelog.broker.call import Broker
 from lakelog.broker.loop_turn import (
     HELD_S_MAX,
     ITEMS_PER_LOOK,

@@ -4,7 +4,7 @@ import pytest
 from tests.broker.admin_stage import Scene, Stage, run
 from tests.topics.stage import Fault, make
 
-from lakelog.broker.broker import BrokerOptions
+from lakelog.broker.call import BrokerOptions
 from lakelog.broker.metadata import CREATED_MAX
 from lakelog.model.errors import ErrorCode
 from lakelog.model.ids import BrokerId

@@ -13,7 +13,7 @@ from tests.broker.whole import Stores, call, finish, run, whole_broker
 from lakelog.broker import fetch as fetch_api
 from lakelog.broker import list_offsets, offset_commit, offset_for_leader_epoch
 from lakelog.broker import produce as produce_api
-from lakelog.broker.broker import Broker
+from lakelog.broker.call import Broker
 from lakelog.broker.errors import Attempt
 from lakelog.broker.lookup import TopicFinder
 from lakelog.model.errors import ErrorCode

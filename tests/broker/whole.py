@@ -7,8 +7,7 @@ from typing import TypeVar
 
 from tests.log.world import DOMAIN, QUICK
 
-from lakelog.broker.broker import Broker, BrokerOptions
-from lakelog.broker.call import Answer, Call, Later
+from lakelog.broker.call import Answer, Broker, BrokerOptions, Call, Later
 from lakelog.broker.fetch_sessions import FetchSessions
 from lakelog.broker.loop_turn import LoopTurn
 from lakelog.clock import Clock, SeededEntropy, SystemClock

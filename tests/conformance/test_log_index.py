@@ -8,7 +8,7 @@ import pytest
 from tests.broker.whole import Stores
 from tests.index.index_stage import filled, made, opened, swap_of, swapped
 
-from lakelog.broker.broker import Broker
+from lakelog.broker.call import Broker
 from lakelog.index.entries import StreamIndex
 from lakelog.index.ports import LogIndex, StreamRange
 from lakelog.model.failures import Refused

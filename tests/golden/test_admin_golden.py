@@ -20,8 +20,7 @@ from msgspec import Struct
 from tests.broker.admin_stage import Scene, Stage, run
 
 from lakelog.broker.api import dispatch
-from lakelog.broker.broker import BrokerOptions
-from lakelog.broker.call import Call, Later, NoAnswer
+from lakelog.broker.call import BrokerOptions, Call, Later, NoAnswer
 from lakelog.model.errors import ErrorCode
 from lakelog.topics.config_values import ConfigSource
 from lakelog.wire.apis import APIS, ApiKey, response_header_version

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from tests.broker.whole import Stores, call, finish, run, whole_broker
 
 from lakelog.broker.api import dispatch
-from lakelog.broker.broker import Broker
+from lakelog.broker.call import Broker
 from lakelog.clock import SystemClock
 from lakelog.wire.apis import APIS
 from lakelog.wire.framing import decode_response, encode_response, parse_request_header

@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute
 from tests.broker.whole import Stores, whole_broker
 from tests.log.world import batch
 
-from lakelog.broker.broker import Broker
+from lakelog.broker.call import Broker
 from lakelog.clock import SeededEntropy
 from lakelog.domain.events import Swap
 from lakelog.http.service import serve

@@ -12,7 +12,7 @@ from tests.index.test_http_server import COMMIT, SWAP
 from tests.index.test_write_service import commit_bytes, head
 from tests.log.world import batch
 
-from lakelog.broker.broker import Broker
+from lakelog.broker.call import Broker
 from lakelog.index import http_server, messages
 from lakelog.index.broker_index import BrokerIndex
 from lakelog.index.http_server import (

@@ -7,7 +7,7 @@ import pytest
 from tests.broker.whole import Stores, whole_broker
 from tests.index.index_stage import made
 
-from lakelog.broker.broker import Broker
+from lakelog.broker.call import Broker
 from lakelog.catalog.create import TableBirths
 from lakelog.catalog.history import SnapshotHistory
 from lakelog.catalog.pointers import Pointers

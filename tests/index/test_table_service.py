@@ -8,7 +8,7 @@ import pytest
 from tests.broker.whole import Stores, whole_broker
 from tests.index.index_stage import filled, made, swapped
 
-from lakelog.broker.broker import Broker
+from lakelog.broker.call import Broker
 from lakelog.catalog.create import TableBirths
 from lakelog.catalog.pointers import Pointers
 from lakelog.catalog.port import Advance, DataFileFacts, TableDefinition, TableName

@@ -9,7 +9,7 @@ from tests.log.placing import made as sealed
 from tests.log.placing import put
 from tests.log.world import batch
 
-from lakelog.broker.broker import Broker
+from lakelog.broker.call import Broker
 from lakelog.domain.events import encode_event
 from lakelog.index.write_service import WriteService
 from lakelog.log.writes import WrittenDomain

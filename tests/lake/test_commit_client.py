@@ -17,7 +17,7 @@ from tests.log.placing import made as sealed
 from tests.log.placing import put
 from tests.log.world import batch
 
-from lakelog.broker.broker import Broker
+from lakelog.broker.call import Broker
 from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.config.load import open_objects
 from lakelog.domain.events import encode_event

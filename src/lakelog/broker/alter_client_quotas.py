@@ -18,7 +18,7 @@ from lakelog.wire.messages.alter_client_quotas import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
 
 NO_QUOTAS: Final = "Lakelog has no quotas: nothing would keep this limit."
 

@@ -18,7 +18,7 @@ from lakelog.wire.messages.alter_configs import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
 
 
 async def handle(

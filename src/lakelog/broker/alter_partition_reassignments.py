@@ -21,7 +21,7 @@ from lakelog.wire.messages.alter_partition_reassignments import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
     from lakelog.topics.routing import RoutingView
     from lakelog.topics.topic import Topic
 

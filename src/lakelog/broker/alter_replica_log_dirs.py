@@ -19,7 +19,7 @@ from lakelog.wire.messages.alter_replica_log_dirs import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
     from lakelog.topics.topic import Topic
 
 

@@ -16,7 +16,7 @@ from lakelog.wire.messages.alter_user_scram_credentials import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
 
 NO_USERS: Final = "Lakelog does not authenticate clients: there are no users to keep this for."
 NOT_THERE: Final = "Attempt to delete a user credential that does not exist"

@@ -19,7 +19,7 @@ from lakelog.wire.apis import APIS, ApiKey
 from lakelog.wire.codec import decode
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker, BrokerOptions
+    from lakelog.broker.call import Broker, BrokerOptions
 
 
 def _served() -> dict[ApiKey, Endpoint]:

@@ -23,7 +23,7 @@ from lakelog.wire.messages.api_versions import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
 
 METADATA_VERSION: Final = 30  # Kafka 4.3
 METADATA_VERSION_MIN: Final = 7

@@ -33,7 +33,7 @@ from lakelog.topics.settings import ConfigLayer, Synonym, settings
 from lakelog.wire.framing import REQUEST_LIMITS
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker, BrokerOptions
+    from lakelog.broker.call import Broker, BrokerOptions
     from lakelog.topics.broker_configs import BrokerConfigs
 
 

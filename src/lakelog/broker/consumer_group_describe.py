@@ -13,8 +13,7 @@ is 15.
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.broker import NO_OPERATIONS
-from lakelog.broker.call import Call, Endpoint
+from lakelog.broker.call import NO_OPERATIONS, Call, Endpoint
 from lakelog.broker.group_reads import GROUP_OPERATIONS, describe_each, topic_of
 from lakelog.groups import consumer
 from lakelog.groups.state import ConsumerGroup, ConsumerMember, Group
@@ -30,7 +29,7 @@ from lakelog.wire.messages.consumer_group_describe import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
 
 CONSUMER_MEMBER: Final = 1
 

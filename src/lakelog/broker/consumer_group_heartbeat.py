@@ -24,7 +24,7 @@ from lakelog.wire.messages.consumer_group_heartbeat import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
 
 
 async def handle(

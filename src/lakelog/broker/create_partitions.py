@@ -24,7 +24,7 @@ from lakelog.wire.messages.create_partitions import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
     from lakelog.topics.topic import Topic
 
 PARTITIONS_MAX: Final = 100_000

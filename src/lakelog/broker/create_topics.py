@@ -33,7 +33,7 @@ from lakelog.wire.messages.create_topics import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
     from lakelog.topics.topic import Topic
 
 TOPICS_MAX: Final = 1_000

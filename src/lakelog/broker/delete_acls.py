@@ -16,7 +16,7 @@ from lakelog.wire.messages.delete_acls import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
 
 
 async def handle(broker: "Broker", call: Call, request: DeleteAclsRequest) -> DeleteAclsResponse:

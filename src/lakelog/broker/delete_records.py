@@ -27,7 +27,7 @@ from lakelog.wire.messages.delete_records import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
     from lakelog.log.log import Log
 
 LOG_END: Final = -1

@@ -23,7 +23,7 @@ from lakelog.wire.messages.delete_topics import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
     from lakelog.topics.topic import Topic
 
 _UNKNOWN_NAME: Final = Fault(

@@ -11,7 +11,7 @@ from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
 
 NO_AUTHORIZER: Final = "No Authorizer is configured."
 

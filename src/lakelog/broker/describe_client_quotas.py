@@ -13,7 +13,7 @@ from lakelog.wire.messages.describe_client_quotas import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
 
 
 async def handle(

@@ -6,8 +6,14 @@ The brokers are those that Metadata shows the same client. Endpoint type 2 (cont
 
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.broker import CLUSTER_OPERATIONS, NO_OPERATIONS, controller, shown_nodes
-from lakelog.broker.call import Call, Endpoint
+from lakelog.broker.call import (
+    CLUSTER_OPERATIONS,
+    NO_OPERATIONS,
+    Call,
+    Endpoint,
+    controller,
+    shown_nodes,
+)
 from lakelog.model.errors import ErrorCode
 from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.describe_cluster import (
@@ -17,7 +23,7 @@ from lakelog.wire.messages.describe_cluster import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2

@@ -35,7 +35,7 @@ from lakelog.wire.messages.describe_configs import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
 
 Shown: TypeAlias = tuple[DescribeConfigsResourceResult, ...]
 Key: TypeAlias = tuple[object, ...]

@@ -11,8 +11,7 @@ Each group is told after a proof of currency for its domain; without one it is 1
 
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.broker import NO_OPERATIONS
-from lakelog.broker.call import Call, Endpoint
+from lakelog.broker.call import NO_OPERATIONS, Call, Endpoint
 from lakelog.broker.group_reads import DEAD, GROUP_OPERATIONS, classic_state, describe_each
 from lakelog.groups.classic_members import metadata_of
 from lakelog.groups.state import ClassicGroup, ClassicMember, ClassicState, Group
@@ -26,7 +25,7 @@ from lakelog.wire.messages.describe_groups import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
 
 FIRST_VERSION_WITH_NOT_FOUND: Final = 6
 

@@ -20,7 +20,7 @@ from lakelog.wire.messages.describe_log_dirs import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
     from lakelog.topics.routing import RoutingView
     from lakelog.topics.topic import Topic
 

@@ -26,7 +26,7 @@ from lakelog.wire.messages.describe_producers import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
     from lakelog.topics.topic import Topic
 
 

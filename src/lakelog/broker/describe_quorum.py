@@ -8,8 +8,7 @@ log that it has applied. Times and directory are unknown, the epoch is 0. Any ot
 
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.broker import controller, shown_nodes
-from lakelog.broker.call import Call, Endpoint
+from lakelog.broker.call import Call, Endpoint, controller, shown_nodes
 from lakelog.model.errors import ErrorCode
 from lakelog.topics.failures import CLUSTER_METADATA
 from lakelog.wire.apis import ApiKey
@@ -25,7 +24,7 @@ from lakelog.wire.messages.describe_quorum import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
 
 
 async def handle(

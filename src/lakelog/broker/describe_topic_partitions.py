@@ -8,8 +8,7 @@ towards the limit. Operations are always filled in. Ignored: nothing.
 
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.broker import TOPIC_OPERATIONS
-from lakelog.broker.call import Call, Deadline, Endpoint, Fault
+from lakelog.broker.call import TOPIC_OPERATIONS, Call, Deadline, Endpoint, Fault
 from lakelog.model.errors import ErrorCode
 from lakelog.model.ids import LEADER_EPOCH
 from lakelog.topics import failures
@@ -23,7 +22,7 @@ from lakelog.wire.messages.describe_topic_partitions import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
     from lakelog.topics.routing import RoutingView
     from lakelog.topics.topic import Topic
 

@@ -15,7 +15,7 @@ from lakelog.wire.messages.describe_transactions import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
 
 
 async def handle(

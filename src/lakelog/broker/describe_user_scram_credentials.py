@@ -17,7 +17,7 @@ from lakelog.wire.messages.describe_user_scram_credentials import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
 
 
 async def handle(

@@ -20,7 +20,7 @@ from lakelog.wire.messages.elect_leaders import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
     from lakelog.topics.topic import Topic
 
 PREFERRED, UNCLEAN = 0, 1

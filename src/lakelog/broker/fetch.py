@@ -39,7 +39,7 @@ from lakelog.wire.messages.fetch import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
     from lakelog.log.watch import FetchWaiter
     from lakelog.topics.topic import Topic
 

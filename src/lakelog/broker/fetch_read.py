@@ -22,7 +22,7 @@ from lakelog.wire.messages.fetch import AbortedTransaction, FetchPartition, Fetc
 from lakelog.wire.schema import RecordParts
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
 
 STORAGE_ERROR_VERSION: Final = 6
 """Before it clients do not know KAFKA_STORAGE_ERROR and give up; they are told to look again."""

@@ -14,8 +14,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 from lakelog.broker import lookup
-from lakelog.broker.broker import shown_nodes
-from lakelog.broker.call import Call, Endpoint, Fault, check_named
+from lakelog.broker.call import Call, Endpoint, Fault, check_named, shown_nodes
 from lakelog.model.errors import ErrorCode
 from lakelog.wire.apis import ApiKey
 from lakelog.wire.lift import lift, lower
@@ -26,7 +25,7 @@ from lakelog.wire.messages.find_coordinator import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
 
 FIRST_VERSION_WITH_LIST: Final = 4
 NO_NODE: Final = -1

@@ -16,7 +16,7 @@ from lakelog.model.failures import Failure
 from lakelog.model.ids import TopicId
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
     from lakelog.topics.topic import Topic
 
 DescribedT = TypeVar("DescribedT")

@@ -13,7 +13,7 @@ from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
 
 
 async def handle(broker: "Broker", call: Call, request: HeartbeatRequest) -> Answer | Later:

@@ -31,7 +31,7 @@ from lakelog.wire.messages.incremental_alter_configs import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
 
 
 class Operation(IntEnum):

@@ -19,7 +19,7 @@ from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
 
 NO_EPOCH = -1
 

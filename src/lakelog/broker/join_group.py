@@ -29,7 +29,7 @@ from lakelog.wire.messages.join_group import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
 
 FIRST_VERSION_WITH_NULL: Final = 7
 

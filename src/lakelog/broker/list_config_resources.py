@@ -18,7 +18,7 @@ from lakelog.wire.messages.list_config_resources import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
 
 FIRST_VERSION_WITH_TYPES: Final = 1
 _ALL: Final = frozenset(int(kind) for kind in ResourceType)

@@ -21,7 +21,7 @@ from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"

@@ -33,7 +33,7 @@ from lakelog.wire.messages.list_offsets import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
     from lakelog.topics.topic import Topic
 
 TIMEOUT_S_DEFAULT: Final = 10.0

@@ -13,7 +13,7 @@ from lakelog.wire.messages.list_partition_reassignments import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
 
 
 async def handle(

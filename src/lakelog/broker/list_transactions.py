@@ -14,7 +14,7 @@ from lakelog.wire.messages.list_transactions import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
 
 STATES: Final = frozenset(
     {

@@ -21,8 +21,7 @@ from lakelog.telemetry import event
 from lakelog.topics.failures import TopicFailure, name_fault
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
-    from lakelog.broker.call import Call
+    from lakelog.broker.call import Broker, Call
     from lakelog.topics.topic import Topic
 
 OFFSETS_TOPIC_PARTITIONS: Final = 50

@@ -15,14 +15,15 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from lakelog.broker.broker import (
+from lakelog.broker.call import (
     CLUSTER_OPERATIONS,
     NO_OPERATIONS,
     TOPIC_OPERATIONS,
+    Call,
+    Endpoint,
     controller,
     shown_nodes,
 )
-from lakelog.broker.call import Call, Endpoint
 from lakelog.broker.errors import Attempt, failure_code
 from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Failure
@@ -39,7 +40,7 @@ from lakelog.wire.messages.metadata import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
     from lakelog.topics.routing import RoutingView
     from lakelog.topics.topic import Topic
 

@@ -31,7 +31,7 @@ from lakelog.wire.messages.offset_commit import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
     from lakelog.topics.topic import Topic
 
 FIRST_VERSION_BY_ID: Final = 10

@@ -23,7 +23,7 @@ from lakelog.wire.messages.offset_delete import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
     from lakelog.topics.topic import Topic
 
 

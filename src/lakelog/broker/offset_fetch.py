@@ -35,7 +35,7 @@ from lakelog.wire.messages.offset_fetch import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
 
 FIRST_VERSION_BY_ID: Final = 10
 NO_OFFSET: Final = -1

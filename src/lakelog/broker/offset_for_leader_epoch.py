@@ -26,7 +26,7 @@ from lakelog.wire.messages.offset_for_leader_epoch import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
     from lakelog.topics.topic import Topic
 
 PROOF_S_MAX: Final = 10.0

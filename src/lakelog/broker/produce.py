@@ -49,7 +49,7 @@ from lakelog.wire.messages.produce import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
     from lakelog.topics.topic import Topic
 
 ALL_ACKS: Final = (-1, 0, 1)

@@ -46,7 +46,7 @@ from lakelog.wire.messages.produce import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
     from lakelog.records.acceptance import AcceptedBatch
     from lakelog.topics.settings import TopicSettings
 

@@ -24,7 +24,7 @@ from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
 
 FIRST_VERSION_WITH_PROTOCOL: Final = 5
 

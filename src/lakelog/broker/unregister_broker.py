@@ -15,7 +15,7 @@ from lakelog.wire.messages.unregister_broker import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
 
 
 async def handle(

@@ -17,7 +17,7 @@ from lakelog.wire.messages.update_features import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
 
 NO_LEVELS: Final = "Lakelog sets the levels of features itself, by the versions of its brokers."
 

@@ -91,7 +91,7 @@ def api_versions(broker: Address | None, as_json: bool) -> None:
     """List the Kafka APIs and the versions of each."""
     if broker is None:
         from lakelog.broker.api import advertised  # noqa: PLC0415 - only needed here, and large
-        from lakelog.broker.broker import BrokerOptions  # noqa: PLC0415 - only needed here
+        from lakelog.broker.call import BrokerOptions  # noqa: PLC0415 - only needed here
 
         versions: dict[int, tuple[int, int]] = {
             key: (ADVERTISED_FROM.get(key, APIS[key].versions.start), APIS[key].versions.stop - 1)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Protocol, runtime_checkable
 
-from lakelog.broker.broker import BrokerOptions
+from lakelog.broker.call import BrokerOptions
 from lakelog.clock import SystemClock, SystemEntropy, Tasks
 from lakelog.config.load import open_metadata, open_objects
 from lakelog.config.options import HTTP_LISTEN, Options

@@ -27,7 +27,7 @@ from lakelog.topics.configs import Format
 from lakelog.topics.topic import Topic
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
 
 ANSWER_S: Final = 10.0
 """How long the proof may take."""

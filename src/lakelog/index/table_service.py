@@ -28,7 +28,7 @@ from lakelog.topics.configs import Format
 from lakelog.topics.topic import Topic
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
 
 ANSWER_S: Final = 10.0
 STREAMS_PER_SLICE: Final = 1_000

@@ -22,7 +22,7 @@ from lakelog.records.acceptance import TimestampType
 from lakelog.topics.topic import Topic
 
 if TYPE_CHECKING:
-    from lakelog.broker.broker import Broker
+    from lakelog.broker.call import Broker
 
 COMMIT_S: Final = 25.0
 """How long the look at all objects and the commits may take; below a client's 30 s."""

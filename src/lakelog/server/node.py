@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from lakelog.broker.api import dispatch
-from lakelog.broker.broker import Broker, BrokerOptions
-from lakelog.broker.call import Answer, Call, Later
+from lakelog.broker.call import Answer, Broker, BrokerOptions, Call, Later
 from lakelog.broker.fetch_sessions import FetchSessions
 from lakelog.broker.loop_turn import LoopTurn
 from lakelog.catalog.create import TableBirths

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from lakelog.broker.broker import BrokerOptions
+from lakelog.broker.call import BrokerOptions
 from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.coordinator.options import GroupOptions
 from lakelog.log.options import LogOptions
