@@ -1,6 +1,6 @@
 """Planned requests as Fetch messages."""
 
-from lakelog.client.fetch_requests import PlannedFetch, PlannedPartition, build_request, has_ids
+from lakelog.client.fetch_plan import PlannedFetch, PlannedPartition, build_request, has_ids
 from lakelog.client.partition_state import PartitionState
 from lakelog.kafka_client.offsets import TopicPartition
 from lakelog.kafka_client.settings import ClientSettings

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.profiles import examples
 
-from lakelog.client.fetch_requests import PlannedFetch
+from lakelog.client.fetch_plan import PlannedFetch
 from lakelog.client.fetch_scheduler import (
     CHUNK_BYTES_MIN,
     MIB,

@@ -6,8 +6,7 @@ import pytest
 
 from lakelog.discovery.failures import ConfigError
 from lakelog.discovery.node import NodeId, NodeInfo, NodeMetadata, NodeState
-from lakelog.discovery.port import Discovery, Nodes
-from lakelog.discovery.static import StaticDiscovery
+from lakelog.discovery.static import Discovery, Nodes, StaticDiscovery
 
 NODES = [
     NodeInfo(NodeId("n1"), "h1:1", "h1:2", NodeMetadata(cores=2)),

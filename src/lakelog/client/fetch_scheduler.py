@@ -21,8 +21,13 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from lakelog.client.fetch_requests import PlannedFetch, PlannedPartition
-from lakelog.client.fetch_slots import FetchSlot, FetchSlots, LeaderSlots
+from lakelog.client.fetch_plan import (
+    FetchSlot,
+    FetchSlots,
+    LeaderSlots,
+    PlannedFetch,
+    PlannedPartition,
+)
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB

@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 
 from lakelog.client.decoder import Decoded, MemoryAccount, Slice, Work
 from lakelog.client.events import BufferFull
-from lakelog.client.fetch_requests import (
+from lakelog.client.fetch_plan import (
     TOPIC_ID_VERSION,
     InFlight,
     PlannedFetch,

@@ -42,8 +42,7 @@ from lakelog.discovery.node import (
     PartitionCountChanged,
     TopicPartition,
 )
-from lakelog.discovery.port import Discovery
-from lakelog.discovery.static import StaticDiscovery
+from lakelog.discovery.static import Discovery, StaticDiscovery
 from lakelog.discovery.watch import Watch
 
 __all__ = [

@@ -74,7 +74,7 @@ log: Final = logging.getLogger("lakelog.discovery")
 
 
 class KafkaDiscovery:
-    """This node in its group; it keeps to `lakelog.discovery.port.Discovery`."""
+    """This node in its group; it keeps to `lakelog.discovery.static.Discovery`."""
 
     def __init__(
         self,
