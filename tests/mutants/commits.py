@@ -3,7 +3,7 @@
 from tests.mutants.plant import Plant, plant
 
 OF_COMMIT = ("tests/log/test_commit.py",)
-OF_BUDGET = ("tests/log/test_index_budget.py",)
+OF_BUDGET = ("tests/log/test_budgets_index.py",)
 OF_WRITER = ("tests/domain/test_event_queue.py",)
 
 PLANTS: tuple[Plant, ...] = (

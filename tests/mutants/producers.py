@@ -3,7 +3,7 @@
 from tests.mutants.plant import Plant, plant
 
 MACHINE = ("tests/domain/test_machine.py",)
-BUDGET = ("tests/log/test_producer_budget.py",)
+BUDGET = ("tests/log/test_budgets_producers.py",)
 
 PLANTS: tuple[Plant, ...] = (
     plant(
