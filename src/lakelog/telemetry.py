@@ -103,7 +103,7 @@ class Levels(Collector):
         yield family
 
 
-class Metrics:
+class MetricsRegistry:
     """The small public set of counters of one broker, on a registry of its own."""
 
     def __init__(self) -> None:

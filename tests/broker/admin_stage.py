@@ -26,7 +26,7 @@ from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.model.ids import BrokerId
 from lakelog.server.adapters import broker_configs, group_configs
 from lakelog.streams.table import StreamFacts
-from lakelog.telemetry import Metrics
+from lakelog.telemetry import MetricsRegistry
 from lakelog.topics.cluster import Cluster, open_cluster
 from lakelog.topics.registry import Topics
 from lakelog.topics.routing import BrokerNode
@@ -35,7 +35,7 @@ from lakelog.wire.apis import APIS
 from lakelog.wire.codec import encode
 
 if TYPE_CHECKING:
-    from lakelog.coordinator.coordinator import Coordinator
+    from lakelog.coordinator.coordinator import GroupCoordinator
     from lakelog.log.log import Log
 
 Response = TypeVar("Response", bound=Struct)
@@ -87,13 +87,13 @@ class Stage:
             node_id=identity,
             cluster=cluster,
             topics=topics,
-            groups=cast("Coordinator", MemoryGroups(domains=cluster.domains)),
+            groups=cast("GroupCoordinator", MemoryGroups(domains=cluster.domains)),
             group_configs=configs,
             broker_configs=broker_configs(store, identity, topics, configs),
             log=cast("Log", log),
             clock=self.clock,
             entropy=entropy,
-            metrics=Metrics(),
+            metrics=MetricsRegistry(),
             options=self.options,
             fetch_sessions=FetchSessions(entropy),
             loop_turn=LoopTurn(self.clock),

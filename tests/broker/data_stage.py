@@ -38,7 +38,7 @@ from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.columns import decode_columns
 from lakelog.records.header import patch
 from lakelog.streams.table import StreamFacts
-from lakelog.telemetry import Metrics
+from lakelog.telemetry import MetricsRegistry
 from lakelog.topics.settings import settings
 from lakelog.topics.topic import StreamSpan, Topic
 
@@ -313,7 +313,7 @@ class Stage:
     clock: ManualClock = field(default_factory=ManualClock)
     cluster: ProducerNumbers = field(default_factory=ProducerNumbers)
     options: Options = field(default_factory=Options)
-    metrics: Metrics = field(default_factory=Metrics)
+    metrics: MetricsRegistry = field(default_factory=MetricsRegistry)
     fetch_sessions: FetchSessions = field(
         default_factory=lambda: FetchSessions(SeededEntropy("sessions"))
     )

@@ -11,7 +11,7 @@ from lakelog.broker.call import Answer, Broker, BrokerOptions, Call, Later
 from lakelog.broker.fetch_sessions import FetchSessions
 from lakelog.broker.loop_turn import LoopTurn
 from lakelog.clock import Clock, SeededEntropy, SystemClock
-from lakelog.coordinator.coordinator import Coordinator
+from lakelog.coordinator.coordinator import GroupCoordinator
 from lakelog.coordinator.options import GroupOptions
 from lakelog.domain.replica import Identity, Replica
 from lakelog.log.log import Log
@@ -26,7 +26,7 @@ from lakelog.server.adapters import (
     broker_configs,
     group_configs,
 )
-from lakelog.telemetry import Metrics
+from lakelog.telemetry import MetricsRegistry
 from lakelog.topics.cluster import Cluster, open_cluster
 from lakelog.topics.registry import Topics
 from lakelog.topics.routing import BrokerNode
@@ -50,7 +50,7 @@ async def whole_broker(
     stores: Stores, node_id: int = 1, *, domains: int = 1
 ) -> AsyncIterator[Broker]:
     """A broker that serves until the block ends."""
-    clock, entropy, metrics = stores.clock, SeededEntropy(f"broker-{node_id}"), Metrics()
+    clock, entropy, metrics = stores.clock, SeededEntropy(f"broker-{node_id}"), MetricsRegistry()
     record = await open_cluster(stores.metadata, entropy, domains=domains)
     replicas = []
     for domain in range(domains):
@@ -64,7 +64,7 @@ async def whole_broker(
     await cluster.register(BrokerNode(BrokerId(node_id), "127.0.0.1", 9092 + node_id))
     topics = Topics(stores.metadata, log, clock, entropy)
     configs = group_configs(stores.metadata, clock, QUICK_GROUPS)
-    groups = Coordinator(
+    groups = GroupCoordinator(
         replicas,
         LiveBrokers(cluster, BrokerId(node_id)),
         KnownTopics(topics),

@@ -7,7 +7,7 @@ from typing import Any, TypeGuard, TypeVar
 
 from msgspec.structs import replace
 
-from lakelog.coordinator.coordinator import Coordinator
+from lakelog.coordinator.coordinator import GroupCoordinator
 from lakelog.coordinator.options import GroupOptions
 from lakelog.coordinator.ports import default_settings
 from lakelog.coordinator.requests import ConsumerHeartbeatRequest, JoinRequest, SyncRequest
@@ -23,7 +23,7 @@ from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.model.errors import ErrorCode
 from lakelog.model.ids import TopicId
 from lakelog.objects.memory import MemoryObjectStore
-from lakelog.telemetry import Metrics
+from lakelog.telemetry import MetricsRegistry
 from lakelog.testing.faulty import Faults, FaultyLink, FaultyMetadataStore, Journal
 from lakelog.testing.simulation import Process, SimClock, SimLoop, simulate
 
@@ -121,8 +121,8 @@ class Broker:
             for domain in range(domains)
         ]
         self.brokers = StageBrokers(number, stage.everybody)
-        self.metrics = Metrics()
-        self.coordinator = Coordinator(
+        self.metrics = MetricsRegistry()
+        self.coordinator = GroupCoordinator(
             self.replicas,
             self.brokers,
             stage.book,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lakelog.domain.envelope import Record, Stamp, encode_record
+from lakelog.domain.envelope import DomainRecord, Stamp, encode_record
 from lakelog.domain.events import Commit, Create, Event, Genesis, Hello, Trim
 from lakelog.domain.machine import apply
 from lakelog.domain.outcomes import Applied, Committed
@@ -82,7 +82,7 @@ class Domain:
 
     def add(self, *events: Event, writer: str = "a", incarnation: int = 1) -> Applied:
         self.number += 1
-        record = Record(writer, Stamp(incarnation, self.number), 1, events)
+        record = DomainRecord(writer, Stamp(incarnation, self.number), 1, events)
         return apply(self.state, encode_record(record))
 
     def commit(self, *batches: B, time_ms: int = 1_000) -> list[tuple[int, int, int]]:

@@ -7,7 +7,7 @@ event types, so that a clever array expression and its mistake cannot both be he
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakelog.domain.envelope import Record, Stamp
+from lakelog.domain.envelope import DomainRecord, Stamp
 from lakelog.domain.events import (
     Barrier,
     Commit,
@@ -93,7 +93,7 @@ class Model:
         self.streams: dict[int, Stream] = {}
         self.writes: dict[str, tuple[int, int]] = {}
 
-    def apply(self, record: Record) -> list[Any]:
+    def apply(self, record: DomainRecord) -> list[Any]:
         """Outcomes as plain values: a list of (verdict, offset, timestamp) for a Commit, etc."""
         self.position += 1
         last = self.writers.get(record.writer)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.domain.build import B, commit_of, create_of, trim_of
 from tests.domain.model import SEQUENCES, Model
 
-from lakelog.domain.envelope import Record, Stamp
+from lakelog.domain.envelope import DomainRecord, Stamp
 from lakelog.domain.events import (
     Barrier,
     Commit,
@@ -147,7 +147,7 @@ upkeeps = st.builds(Upkeep, st.sampled_from(("pack", "frozen", "again")), st.int
 scripts = st.lists(st.one_of(writes, writes, writes, upkeeps), min_size=1, max_size=25)
 
 
-def record_of(model: Model, step: Write) -> Record:
+def record_of(model: Model, step: Write) -> DomainRecord:
     """The record that the step means after the model's records."""
     last = model.writers.get(step.writer, Stamp(0, 0))
     stamp = {
@@ -163,7 +163,7 @@ def record_of(model: Model, step: Write) -> Record:
         event = _event(scratch, command, tag=model.position * 8 + number)
         scratch.event(step.writer, event)
         events.append(event)
-    return Record(step.writer, stamp, 2, tuple(events))
+    return DomainRecord(step.writer, stamp, 2, tuple(events))
 
 
 def _event(model: Model, command: Command, *, tag: int) -> Event:

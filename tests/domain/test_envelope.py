@@ -7,11 +7,17 @@ from hypothesis import strategies as st
 from tests.domain.build import B, commit_of, create_of, idempotent
 from tests.profiles import examples
 
-from lakelog.domain.envelope import OVERHEAD_BYTES_MAX, Record, Stamp, decode_record, encode_record
+from lakelog.domain.envelope import (
+    OVERHEAD_BYTES_MAX,
+    DomainRecord,
+    Stamp,
+    decode_record,
+    encode_record,
+)
 from lakelog.domain.events import Barrier, Event, Hello
 from lakelog.model.failures import Corrupt
 
-SAMPLE = Record("7", Stamp(3, 9), 1, (Hello(1), commit_of([B(1), idempotent(2, 0)])))
+SAMPLE = DomainRecord("7", Stamp(3, 9), 1, (Hello(1), commit_of([B(1), idempotent(2, 0)])))
 
 
 def resealed(data: bytes | bytearray) -> bytes:
@@ -30,12 +36,12 @@ def test_a_record_survives_the_round_trip(
     writer: str, incarnation: int, number: int, barriers: int
 ) -> None:
     events: tuple[Event, ...] = (Barrier(),) * barriers
-    record = Record(writer, Stamp(incarnation, number), 1, events)
+    record = DomainRecord(writer, Stamp(incarnation, number), 1, events)
     assert decode_record(encode_record(record), level_max=1) == record
 
 
 def test_the_overhead_of_an_envelope_has_the_promised_bound() -> None:
-    record = Record("w" * 255, Stamp(1, 1), 1, (Barrier(),))
+    record = DomainRecord("w" * 255, Stamp(1, 1), 1, (Barrier(),))
     assert len(encode_record(record)) <= OVERHEAD_BYTES_MAX + 5
 
 
@@ -60,20 +66,20 @@ def test_every_truncation_is_noticed_with_and_without_a_right_checksum() -> None
 
 def test_an_unknown_kind_is_corrupt_and_never_skipped() -> None:
     """Rule 11: skipping it would make this replica's state differ from the others'."""
-    data = bytearray(encode_record(Record("a", Stamp(1, 1), 1, (Barrier(),))))
+    data = bytearray(encode_record(DomainRecord("a", Stamp(1, 1), 1, (Barrier(),))))
     data[-9] = 99
     with pytest.raises(Corrupt, match="kind 99"):
         decode_record(resealed(data), level_max=1)
 
 
 def test_a_level_above_ours_is_corrupt() -> None:
-    data = encode_record(Record("a", Stamp(1, 1), 2, (Barrier(),)))
+    data = encode_record(DomainRecord("a", Stamp(1, 1), 2, (Barrier(),)))
     with pytest.raises(Corrupt, match="level 2"):
         decode_record(data, level_max=1)
 
 
 def test_a_writer_that_is_no_text_is_corrupt() -> None:
-    data = bytearray(encode_record(Record("a", Stamp(1, 1), 1, (Barrier(),))))
+    data = bytearray(encode_record(DomainRecord("a", Stamp(1, 1), 1, (Barrier(),))))
     data[data.index(b"a")] = 0xFF
     with pytest.raises(Corrupt, match="who wrote"):
         decode_record(resealed(data), level_max=1)
@@ -82,7 +88,7 @@ def test_a_writer_that_is_no_text_is_corrupt() -> None:
 @settings(max_examples=examples(300))
 @given(st.binary(max_size=80), st.integers(0, 120))
 def test_garbage_behind_a_right_checksum_is_corrupt(garbage: bytes, place: int) -> None:
-    data = bytearray(encode_record(Record("ab", Stamp(1, 2), 1, (create_of(1, 2),))))
+    data = bytearray(encode_record(DomainRecord("ab", Stamp(1, 2), 1, (create_of(1, 2),))))
     place = min(place, len(data) - 4)
     data[place : place + len(garbage)] = garbage
     try:

@@ -5,7 +5,7 @@ from tests.domain.build import Domain
 from tests.domain.dump import dump_state
 from tests.domain.test_checkpoint_model import checkpoint_of, reloaded
 
-from lakelog.domain.envelope import Record, Stamp, encode_record
+from lakelog.domain.envelope import DomainRecord, Stamp, encode_record
 from lakelog.domain.events import Barrier, Genesis, GroupChange, Hello, Kind, Upgrade, needed_level
 from lakelog.domain.machine import apply
 from lakelog.domain.outcomes import Done, GroupJudged, Outcome
@@ -123,7 +123,7 @@ def test_rule_13_a_state_reloaded_between_parts_goes_on_alike(after: int) -> Non
     assert dump_state(state) == dump_state(domain.state)
     for part in parts[after:]:
         domain.number += 1
-        data = encode_record(Record("a", Stamp(1, domain.number), PARTS_LEVEL, (part,)))
+        data = encode_record(DomainRecord("a", Stamp(1, domain.number), PARTS_LEVEL, (part,)))
         assert apply(state, data).outcomes == apply(domain.state, data).outcomes
     assert checkpoint_of(state) == checkpoint_of(domain.state)
     assert domain.offsets() == {5}
@@ -140,6 +140,6 @@ def test_a_frozen_state_keeps_its_parts() -> None:
 
 def test_a_log_of_an_older_level_holds_no_parts() -> None:
     state = DomainState()
-    record = Record("a", Stamp(1, 1), 1, (Genesis("c", 0, 1), Hello(1)))
+    record = DomainRecord("a", Stamp(1, 1), 1, (Genesis("c", 0, 1), Hello(1)))
     apply(state, encode_record(record))
     assert b"parts" not in checkpoint_of(state)[0]

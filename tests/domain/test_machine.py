@@ -16,7 +16,7 @@ from tests.domain.dump import dump_state
 
 from lakelog.domain import judge as judge_module
 from lakelog.domain import state as state_module
-from lakelog.domain.envelope import Record, Stamp, encode_record
+from lakelog.domain.envelope import DomainRecord, Stamp, encode_record
 from lakelog.domain.events import (
     Barrier,
     Drop,
@@ -59,7 +59,7 @@ def entries(domain: Domain, stream: int) -> list[tuple[int, int]]:
 def test_a_log_that_does_not_begin_with_genesis_is_refused() -> None:
     state = DomainState()
     with pytest.raises(Corrupt):
-        apply(state, encode_record(Record("a", Stamp(1, 1), 1, (Hello(1),))))
+        apply(state, encode_record(DomainRecord("a", Stamp(1, 1), 1, (Hello(1),))))
     assert state.position == 0
 
 
@@ -85,10 +85,10 @@ def test_a_second_genesis_of_the_same_cluster_changes_nothing() -> None:
 
 def test_a_stamp_that_is_not_newer_has_no_effect_but_takes_a_position() -> None:
     domain = Domain(1)
-    record = encode_record(Record("a", Stamp(1, 9), 1, (commit_of([B(1, 3)]),)))
+    record = encode_record(DomainRecord("a", Stamp(1, 9), 1, (commit_of([B(1, 3)]),)))
     assert head_after(domain, record) == 3
     assert apply(domain.state, record).outcomes == (Ignored(),)
-    older = encode_record(Record("a", Stamp(1, 8), 1, (commit_of([B(1, 3)]),)))
+    older = encode_record(DomainRecord("a", Stamp(1, 8), 1, (commit_of([B(1, 3)]),)))
     assert apply(domain.state, older).outcomes == (Ignored(),)
     assert head(domain, 1) == 3
     assert domain.state.position == 5
@@ -102,7 +102,7 @@ def head_after(domain: Domain, record: bytes) -> int:
 def test_a_new_incarnation_fences_every_record_of_the_older_one() -> None:
     domain = Domain(1)
     domain.add(Hello(1), incarnation=2)
-    zombie = Record("a", Stamp(1, 1_000), 1, (commit_of([B(1)]),))
+    zombie = DomainRecord("a", Stamp(1, 1_000), 1, (commit_of([B(1)]),))
     assert apply(domain.state, encode_record(zombie)).outcomes == (Ignored(),)
     assert head(domain, 1) == 0
 
@@ -119,7 +119,7 @@ def test_a_level_above_ours_stops_the_domain_before_anything_changes() -> None:
     before = dump_state(domain.state)
     with pytest.raises(Corrupt):
         domain.add(commit_of([B(1)]), Upgrade(LEVEL_MAX + 1))
-    record = Record("a", Stamp(1, 90), LEVEL_MAX + 1, (Barrier(),))
+    record = DomainRecord("a", Stamp(1, 90), LEVEL_MAX + 1, (Barrier(),))
     with pytest.raises(Corrupt):
         apply(domain.state, encode_record(record))
     assert dump_state(domain.state) == before

@@ -15,7 +15,7 @@ from tests.profiles import examples
 from lakelog.domain import judge as judge_module
 from lakelog.domain import machine as writes_module
 from lakelog.domain import state as state_module
-from lakelog.domain.envelope import Record, Stamp, encode_record
+from lakelog.domain.envelope import DomainRecord, Stamp, encode_record
 from lakelog.domain.events import Genesis, Hello
 from lakelog.domain.machine import apply
 from lakelog.domain.outcomes import (
@@ -39,12 +39,12 @@ class Pair:
     def __init__(self, *, producers_max: int, applications_max: int = 100) -> None:
         self.state = DomainState()
         self.model = Model(producers_max=producers_max, applications_max=applications_max)
-        self.written: list[Record] = []
+        self.written: list[DomainRecord] = []
         # Not in the order of their names: nothing may depend on who came first.
-        self.feed(Record("b", Stamp(1, 1), 1, (Genesis("cluster", 0, 1), Hello(1))))
-        self.feed(Record("a", Stamp(1, 1), 1, (Hello(1), create_of(3, 1, 2))))
+        self.feed(DomainRecord("b", Stamp(1, 1), 1, (Genesis("cluster", 0, 1), Hello(1))))
+        self.feed(DomainRecord("a", Stamp(1, 1), 1, (Hello(1), create_of(3, 1, 2))))
 
-    def feed(self, record: Record) -> None:
+    def feed(self, record: DomainRecord) -> None:
         self.written.append(record)
         outcomes = apply(self.state, encode_record(record)).outcomes
         assert [plain(outcome) for outcome in outcomes] == self.model.apply(record)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lakelog.clock import SystemClock
-from lakelog.domain.envelope import Record, Stamp, encode_record
+from lakelog.domain.envelope import DomainRecord, Stamp, encode_record
 from lakelog.domain.events import Barrier, Create, Genesis, Trim
 from lakelog.domain.options import DomainOptions
 from lakelog.domain.outcomes import Done, Trimmed
@@ -263,7 +263,7 @@ def test_a_log_of_another_cluster_is_refused() -> None:
 def test_a_second_genesis_of_the_same_cluster_means_nothing() -> None:
     async def scenario(world: World) -> None:
         replica = await world.born("broker-1")
-        again = Record("genesis", Stamp(0, 0), 1, (Genesis("c", 0, 1),))
+        again = DomainRecord("genesis", Stamp(0, 0), 1, (Genesis("c", 0, 1),))
         await world.log.append(encode_record(again))
         await replica.prove(arrived_s=world.clock.monotonic_s())
         assert replica.stopped is None

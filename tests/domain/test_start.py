@@ -20,7 +20,7 @@ from lakelog.meta.sqlite import SqliteMetadataStore
 from lakelog.model.failures import Refused
 from lakelog.model.ids import DomainId
 from lakelog.objects.local import LocalObjectStore
-from lakelog.telemetry import Metrics
+from lakelog.telemetry import MetricsRegistry
 from lakelog.wal.ids import make_wal_id, object_key
 
 HOUR_MS = 3_600_000
@@ -106,7 +106,7 @@ class Life:
             entropy,
             zone="z",
             options=QUICK,
-            metrics=Metrics(),
+            metrics=MetricsRegistry(),
         )
         if fresh:
             await self.log.create_streams(TOPIC, first_partition=0, streams=[7])

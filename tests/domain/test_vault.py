@@ -17,11 +17,11 @@ from tests.profiles import examples
 
 from lakelog.domain import pages as pages_module
 from lakelog.domain.checkpoint import digest
-from lakelog.domain.envelope import Record, Stamp, encode_record
+from lakelog.domain.envelope import DomainRecord, Stamp, encode_record
 from lakelog.domain.events import Barrier, Drop, ExpireProducers, Horizon
 from lakelog.domain.options import DomainOptions
 from lakelog.domain.state import DomainState
-from lakelog.domain.vault import Diverged, Pointer, Vault
+from lakelog.domain.vault import CheckpointPointer, Diverged, Vault
 from lakelog.meta import keys
 from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.model.failures import Corrupt
@@ -57,10 +57,10 @@ class Place:
     def vault(self) -> Vault:
         return Vault(self.store, self.objects, domain=0, options=DomainOptions())
 
-    async def pointer(self) -> Pointer:
+    async def pointer(self) -> CheckpointPointer:
         found = await self.store.get(keys.checkpoint(0))
         assert found is not None
-        return msgspec.msgpack.decode(found.value, type=Pointer)
+        return msgspec.msgpack.decode(found.value, type=CheckpointPointer)
 
     async def keys(self, part: str) -> list[str]:
         return [info.key async for info in self.objects.list("") if part in info.key]
@@ -229,7 +229,7 @@ def test_tidying_trims_to_the_oldest_kept_and_archives_what_goes() -> None:
     async def main() -> None:
         place, domain = Place(), Domain(1)
         vault = place.vault()
-        record = encode_record(Record("a", Stamp(1, 1), 1, (Barrier(),)))
+        record = encode_record(DomainRecord("a", Stamp(1, 1), 1, (Barrier(),)))
         positions = []
         for _ in range(5):
             frozen = moved_one(domain)
@@ -350,7 +350,7 @@ def test_rule_14_an_archive_that_reads_back_differently_keeps_its_records_in_the
         place, domain = Place(), Domain(1, 70)
         vault = place.vault()
         for number in range(6):
-            record = Record("a", Stamp(1, number + 1), 1, (Barrier(),))
+            record = DomainRecord("a", Stamp(1, number + 1), 1, (Barrier(),))
             await place.log.append(encode_record(record))
         for _ in range(DomainOptions().checkpoints_kept):
             await vault.save(moved(domain))

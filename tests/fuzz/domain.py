@@ -14,7 +14,7 @@ from crc32c import crc32c
 from tests.domain.build import B, Domain, commit_of, create_of, idempotent, trim_of, wal_id
 from tests.domain.dump import dump_state
 
-from lakelog.domain.envelope import Record, Stamp, decode_record, encode_record
+from lakelog.domain.envelope import DomainRecord, Stamp, decode_record, encode_record
 from lakelog.domain.events import (
     Barrier,
     Drop,
@@ -50,7 +50,7 @@ def samples() -> tuple[bytes, ...]:
         (Write("job", 3, (commit_of([B(1), B(2, 3)], number=8), commit_of([B(1)], number=9))),),
         (Write("new", 0, (commit_of([B(3)], number=8),)), ExpireWrites(1_500)),
     )
-    return tuple(encode_record(Record("a", Stamp(1, 50), LEVEL_MAX, one)) for one in events)
+    return tuple(encode_record(DomainRecord("a", Stamp(1, 50), LEVEL_MAX, one)) for one in events)
 
 
 @cache

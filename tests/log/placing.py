@@ -8,7 +8,7 @@ from lakelog.clock import SeededEntropy
 from lakelog.domain.events import Commit
 from lakelog.log.buffer import Gathering, Sealed, seal
 from lakelog.log.placed import BatchRule
-from lakelog.log.writes import WriteRequest
+from lakelog.log.writes import IdempotentWrite
 from lakelog.model.ids import DomainId
 from lakelog.objects.port import ObjectStore
 from lakelog.records.acceptance import AcceptedBatch
@@ -53,7 +53,7 @@ def request(
     application: str = "job",
     version: int = 0,
     rules: Mapping[int, BatchRule] | None = None,
-) -> WriteRequest:
+) -> IdempotentWrite:
     """A write of these objects into domain 0."""
     known = {int(stream): RULE for commit in commits for stream in commit.stream}
-    return WriteRequest(application, version, {0: commits}, known if rules is None else rules)
+    return IdempotentWrite(application, version, {0: commits}, known if rules is None else rules)

@@ -16,7 +16,7 @@ from lakelog.log.budgets import WARN_INTERVAL_S, ProducerBudget
 from lakelog.log.options import LogOptions
 from lakelog.model.failures import Unavailable
 from lakelog.streams.producers import PRODUCER_BYTES
-from lakelog.telemetry import Metrics
+from lakelog.telemetry import MetricsRegistry
 from lakelog.testing.conformance_meta import ManualClock
 
 TEN = replace(QUICK, producer_bytes_max=10 * PRODUCER_BYTES)
@@ -33,7 +33,7 @@ class Table:
     def __init__(self, replica: Replica, options: LogOptions = TEN) -> None:
         self.replica = replica
         self.clock = ManualClock()
-        self.metrics = Metrics()
+        self.metrics = MetricsRegistry()
         self.budget = ProducerBudget([replica], self.clock, options, self.metrics)
 
     @classmethod

@@ -13,7 +13,7 @@ from lakelog.log.log import Log
 from lakelog.log.retention import Policy, Retention, Sweeper
 from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.objects.local import LocalObjectStore
-from lakelog.telemetry import Metrics
+from lakelog.telemetry import MetricsRegistry
 from lakelog.wal.ids import parse_object_key, wal_id_time_ms
 
 
@@ -39,7 +39,7 @@ class Place:
             entropy,
             zone="z",
             options=QUICK,
-            metrics=Metrics(),
+            metrics=MetricsRegistry(),
         )
         self.sweeper = Sweeper(replica, objects, machine, QUICK)
         self.retention = Retention(replica, objects, machine, self._policies, QUICK)

@@ -11,14 +11,14 @@ from tests.log.placing import RULE, made, placed, put, request
 from tests.log.world import QUICK, TOPIC, Node, World, batch, run
 
 from lakelog.domain import machine as domain_writes
-from lakelog.domain.envelope import Record, Stamp, decode_record, encode_record
+from lakelog.domain.envelope import DomainRecord, Stamp, decode_record, encode_record
 from lakelog.domain.events import Genesis, Hello, Horizon
 from lakelog.domain.state import LEVEL_MAX
 from lakelog.log import writes as writes_module
 from lakelog.log.options import LogOptions
 from lakelog.log.retention import Sweeper
 from lakelog.log.values import ReadStatus, Wanted
-from lakelog.log.writes import WriteRequest, WrittenDomain
+from lakelog.log.writes import IdempotentWrite, WrittenDomain
 from lakelog.meta import keys
 from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.meta.port import LogPage, MetadataLog
@@ -80,7 +80,7 @@ def test_who_waits_at_the_end_hears_of_a_write_at_once() -> None:
     run(scenario)
 
 
-async def _refused(node: Node, world: World, asked: WriteRequest, says: str) -> None:
+async def _refused(node: Node, world: World, asked: IdempotentWrite, says: str) -> None:
     with pytest.raises(Refused, match=says):
         await node.log.write(asked, deadline_s=world.soon())
 
@@ -112,7 +112,7 @@ def test_x2_what_is_refused_leaves_nothing_behind() -> None:
         await _refused(node, world, request(good, version=-1), "not a version")
         await _refused(node, world, request(good, version=1 << 63), "not a version")
         await _refused(node, world, request(), "without objects")
-        elsewhere = WriteRequest("job", 0, {1: [good]}, {1: RULE})
+        elsewhere = IdempotentWrite("job", 0, {1: [good]}, {1: RULE})
         await _refused(node, world, elsewhere, "no domain 1")
         assert (await fetched(node, world, 1))[0] == 0
         assert node.replica.state.writes == {}
@@ -242,7 +242,7 @@ def test_a_write_past_its_deadline_is_unknown_and_a_repeat_settles_it() -> None:
 async def old_broker(world: World, name: str) -> None:
     """A broker of an older version says Hello."""
     log = world.store.log(keys.domain_log(0))
-    await log.append(encode_record(Record(name, Stamp(1, 1), 1, (Hello(1),))))
+    await log.append(encode_record(DomainRecord(name, Stamp(1, 1), 1, (Hello(1),))))
 
 
 def founded_at_level_1(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,7 +282,7 @@ def test_rule_12_nothing_that_older_brokers_cannot_read_is_written_before_all_su
 
         # It comes back as a newer version: the first write raises the level, lazily.
         log = world.store.log(keys.domain_log(0))
-        await log.append(encode_record(Record("broker-7", Stamp(2, 1), 1, (Hello(2),))))
+        await log.append(encode_record(DomainRecord("broker-7", Stamp(2, 1), 1, (Hello(2),))))
         (done,) = await node.log.write(request(commit), deadline_s=world.soon())
         assert (done.is_new, node.replica.state.level) == (True, 2)
 

@@ -16,7 +16,7 @@ from lakelog.objects.memory import MemoryObjectStore
 from lakelog.objects.port import ObjectStore
 from lakelog.records.acceptance import AcceptedBatch, BatchRules, inspect
 from lakelog.records.build import BatchOptions, Record, build_batch
-from lakelog.telemetry import Metrics
+from lakelog.telemetry import MetricsRegistry
 
 TOPIC = TopicId(bytes(range(16)))
 QUICK = LogOptions(linger_ms=1, put_retry_ms=1, put_retry_max_ms=5)
@@ -56,7 +56,7 @@ class World:
             entropy,
             zone="z",
             options=options,
-            metrics=Metrics(),
+            metrics=MetricsRegistry(),
         )
         log.start()
         self.nodes.append(Node(replica, log))

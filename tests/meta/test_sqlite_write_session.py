@@ -10,7 +10,7 @@ import pytest
 from tests.topics.stage import ManualClock
 
 from lakelog.meta.sqlite import SqliteMetadataStore
-from lakelog.meta.sqlite_write import FileWrite, KeptSessions, Outcome, SqliteSession
+from lakelog.meta.sqlite_write import Outcome, RenewedSessions, SqliteSession, SqliteWrite
 from lakelog.model.failures import Conflict, Unavailable
 
 TTL_S = 0.1
@@ -20,7 +20,7 @@ STEP_S = 0.06
 PATIENCE_S = 60.0
 
 
-async def unwritten(_write: FileWrite) -> object:
+async def unwritten(_write: SqliteWrite) -> object:
     raise Unavailable("the file cannot be written")
 
 
@@ -32,7 +32,7 @@ def kept(clock: ManualClock, *, ttl_s: float = 3.0, keep_s: float = 10.0) -> Sql
 
 def test_the_thread_waits_for_the_loop_and_then_for_the_file() -> None:
     clock = ManualClock()
-    sessions = KeptSessions(clock)
+    sessions = RenewedSessions(clock)
     outcomes: list[Outcome] = [Unavailable("locked"), None, None]
     assert sessions.pause_s() is None
     session = kept(clock)
@@ -53,11 +53,11 @@ def test_the_thread_waits_for_the_loop_and_then_for_the_file() -> None:
 
 def test_nobody_renews_what_has_ended_or_what_its_loop_forgot() -> None:
     clock = ManualClock()
-    sessions = KeptSessions(clock)
+    sessions = RenewedSessions(clock)
     ended, forgotten = kept(clock), kept(clock, keep_s=2.0)
     asked: list[str] = []
 
-    def commit(writes: Sequence[FileWrite]) -> list[Outcome]:
+    def commit(writes: Sequence[SqliteWrite]) -> list[Outcome]:
         asked.append(repr(writes))
         return [Conflict("it has ended")]
 

@@ -13,7 +13,7 @@ from lakelog.clock import SystemClock
 from lakelog.server.listener import Listener
 from lakelog.server.options import Address, ServerOptions
 from lakelog.server.port import Dispatch
-from lakelog.telemetry import Metrics
+from lakelog.telemetry import MetricsRegistry
 from lakelog.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 
 LOOPS = ("asyncio", "uvloop")
@@ -37,7 +37,7 @@ async def port(
 ) -> AsyncIterator[tuple[Listener, Address]]:
     """A listening port that hands requests to the stub."""
     listener = Listener(
-        dispatch, clock=SystemClock(), metrics=Metrics(), options=options or ServerOptions()
+        dispatch, clock=SystemClock(), metrics=MetricsRegistry(), options=options or ServerOptions()
     )
     address = await listener.start(Address("127.0.0.1", 0))
     try:

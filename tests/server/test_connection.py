@@ -26,7 +26,7 @@ from tests.server.port_stub import (
 from lakelog.broker.call import Answer, Call, CloseConnection, Later, NoAnswer
 from lakelog.broker.loop_turn import SLOW_ITEMS_MIN
 from lakelog.server import requests
-from lakelog.server.connection import Connection
+from lakelog.server.connection import ClientConnection
 from lakelog.server.listener import Listener
 from lakelog.server.options import ServerOptions
 from lakelog.wire.apis import APIS
@@ -338,7 +338,7 @@ def test_a_promise_that_never_began_leaves_nothing_behind(loop: str) -> None:
         async def dispatch(_key: int, _call: Call, _body: memoryview) -> Answer | Later:
             promises.append(parked())
             for connection in ports[0]._port.connections:
-                assert isinstance(connection, Connection)
+                assert isinstance(connection, ClientConnection)
                 asyncio.get_running_loop().call_soon(connection._requests.end)
             return Later(promises[0])
 

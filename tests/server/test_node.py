@@ -19,7 +19,7 @@ from lakelog.server.adapters import InstrumentedObjects
 from lakelog.server.client import Client
 from lakelog.server.node import Node, NodeOptions, World
 from lakelog.server.options import Address
-from lakelog.telemetry import Metrics
+from lakelog.telemetry import MetricsRegistry
 from lakelog.topics.cluster import http_addresses, open_cluster
 from lakelog.topics.tables import TableOptions
 from lakelog.wire.messages.metadata import (
@@ -206,7 +206,7 @@ def test_a_watched_store_remembers_its_trouble_until_it_is_over() -> None:
 
     async def scenario() -> None:
         moody = Moody(SystemClock())
-        watched = InstrumentedObjects(moody, Metrics())
+        watched = InstrumentedObjects(moody, MetricsRegistry())
         await watched.put("a", [b"1"])
         troubles = [watched.trouble]
         moody.well = False

@@ -9,11 +9,11 @@ from prometheus_client import generate_latest
 from tests.server.port_stub import LOOPS, PRODUCE, Talk, echo, port, request, run, settled
 
 from lakelog.clock import SystemClock
-from lakelog.server.connection import Connection
+from lakelog.server.connection import ClientConnection
 from lakelog.server.listener import Listener
 from lakelog.server.options import Address, ServerOptions
 from lakelog.server.port import AddressShare
-from lakelog.telemetry import Metrics
+from lakelog.telemetry import MetricsRegistry
 
 MIB = 1 << 20
 both_loops = pytest.mark.parametrize("loop", LOOPS)
@@ -180,10 +180,10 @@ def test_in_whatever_order_bytes_come_somebody_is_read_until_all_is_answered(
         options = ServerOptions(
             connection_bytes_max=MIB, total_bytes_max=2 * MIB, address_share_max=share
         )
-        listener = Listener(echo, clock=SystemClock(), metrics=Metrics(), options=options)
+        listener = Listener(echo, clock=SystemClock(), metrics=MetricsRegistry(), options=options)
         connections = []
         for number in range(9):
-            wire, connection = Wire(f"10.0.0.{number % 3}"), Connection(listener._port)
+            wire, connection = Wire(f"10.0.0.{number % 3}"), ClientConnection(listener._port)
             connection.connection_made(cast("asyncio.Transport", wire))
             sizes = (chance.randrange(100, 3 * MIB // 2) for _ in range(2))
             sent = b"".join(request(1, key=PRODUCE, body=bytes(size)) for size in sizes)
@@ -214,7 +214,7 @@ def test_in_whatever_order_bytes_come_somebody_is_read_until_all_is_answered(
 def test_a_client_that_sends_much_and_then_little_is_not_waited_for(loop: str) -> None:
     async def scenario() -> None:
         options = ServerOptions(frame_timeout_s=0.1, frame_rate_min_bytes=MIB)
-        metrics = Metrics()
+        metrics = MetricsRegistry()
         listener = Listener(echo, clock=SystemClock(), metrics=metrics, options=options)
         address = await listener.start(Address("127.0.0.1", 0))
         talk = await Talk.open(address)

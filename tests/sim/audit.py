@@ -5,12 +5,12 @@ from hashlib import sha256
 import msgspec
 from tests.domain.test_checkpoint_model import checkpoint_of
 
-from lakelog.domain.envelope import Record, decode_record
+from lakelog.domain.envelope import DomainRecord, decode_record
 from lakelog.domain.events import Drop, Horizon, Swap, Trim
 from lakelog.domain.machine import apply_record
 from lakelog.domain.outcomes import Applied, Committed, Ignored, Verdict
 from lakelog.domain.state import LEVEL_MAX, DomainState
-from lakelog.domain.vault import Pointer
+from lakelog.domain.vault import CheckpointPointer
 from lakelog.meta import keys
 from lakelog.testing.faulty import Journal, Mutation
 from lakelog.testing.invariants import (
@@ -36,7 +36,7 @@ class Auditor:
         self.reached: set[str] = set()
         self._deleted: set[str] = set()
         self._heads: Heads = {}
-        self._pointer: Pointer | None = None
+        self._pointer: CheckpointPointer | None = None
         self._digests: dict[int, str] = {}
         self._released_s: dict[str, float] = {}
         self._checkpoint_records = checkpoint_records
@@ -85,7 +85,7 @@ class Auditor:
         if self.state.position % self._checkpoint_records == 0:
             self._digests[self.state.position] = sha256(checkpoint_of(self.state)[0]).hexdigest()
 
-    def _judge_clock(self, record: Record, at_s: float) -> None:
+    def _judge_clock(self, record: DomainRecord, at_s: float) -> None:
         """Rule 20: records that delete by age come from a clock that is nearly right."""
         for event in record.events:
             if isinstance(event, Horizon) and event.time_ms > EPOCH_MS + at_s * 1000 + 60_000:
@@ -102,7 +102,7 @@ class Auditor:
 
     def _point(self, data: bytes) -> None:
         """Rule 14: the pointer moves forward, to what the log means at that position."""
-        pointer = msgspec.msgpack.decode(data, type=Pointer)
+        pointer = msgspec.msgpack.decode(data, type=CheckpointPointer)
         newest = pointer.kept[0]
         before = self._pointer.kept[0].position if self._pointer else 0
         if newest.position <= before:

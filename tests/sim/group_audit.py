@@ -13,7 +13,7 @@ from lakelog.domain.events import GroupChange
 from lakelog.domain.machine import apply_record
 from lakelog.domain.outcomes import GroupJudged, Ignored
 from lakelog.domain.state import LEVEL_MAX, DomainState
-from lakelog.domain.vault import Pointer
+from lakelog.domain.vault import CheckpointPointer
 from lakelog.groups.events import (
     Beat,
     CommitOffsets,
@@ -228,7 +228,7 @@ class GroupAuditor:
 
     def _point(self, domain: int, data: bytes) -> None:
         """Rule 13: each checkpoint says what the log means at its position."""
-        for kept in msgspec.msgpack.decode(data, type=Pointer).kept:
+        for kept in msgspec.msgpack.decode(data, type=CheckpointPointer).kept:
             if self._digests.get((domain, kept.position)) != kept.digest:
                 self.violations.append(f"R13 the checkpoint at {kept.position} says something else")
         self.reached.add("the pointer moved")

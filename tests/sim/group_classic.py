@@ -10,7 +10,7 @@ from tests.sim.group_world import GroupWorld
 from lakelog.coordinator.requests import JoinRequest, SyncRequest
 from lakelog.groups.events import JoinAnswer
 from lakelog.model.errors import ErrorCode
-from lakelog.testing.group_history import Given, HeartbeatAnswer, Place, Told
+from lakelog.testing.group_history import Given, HeardHeartbeat, Place, Told
 
 JOIN_SLACK_S = 5.0
 """How much longer than a rebalance may take a client waits for its join."""
@@ -217,7 +217,7 @@ class ClassicMember(Member):
             return
         self.world.loop.note(self.name, "heartbeat", code)
         self.world.history.beaten.append(
-            HeartbeatAnswer(
+            HeardHeartbeat(
                 self.name, self.group_id, member, generation, code, invoked_s, self.now_s()
             )
         )

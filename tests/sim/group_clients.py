@@ -11,7 +11,7 @@ from tests.sim.group_world import GroupBroker, GroupWorld
 from lakelog.groups.events import CommitOffsets
 from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Unavailable
-from lakelog.testing.group_history import CommitAnswer, Place, Read
+from lakelog.testing.group_history import HeardCommit, Place, Read
 from lakelog.testing.simulation import Dice
 
 T = TypeVar("T")
@@ -160,7 +160,7 @@ class Member(Client, ABC):
         )
         for topic, partition, _, _, token in asked.offsets:
             self.world.history.committed.append(
-                CommitAnswer(
+                HeardCommit(
                     client=self.name,
                     group=self.group_id,
                     member=asked.member_id,

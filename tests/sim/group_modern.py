@@ -6,10 +6,10 @@ from tests.sim.group_clients import AWAY, Member
 from tests.sim.group_world import GroupWorld
 
 from lakelog.coordinator.requests import ConsumerHeartbeatRequest
-from lakelog.groups.events import HeartbeatAnswer as BeatAnswer
+from lakelog.groups.events import HeardHeartbeat as BeatAnswer
 from lakelog.groups.events import Owned
 from lakelog.model.errors import ErrorCode
-from lakelog.testing.group_history import HeartbeatAnswer, Place
+from lakelog.testing.group_history import HeardHeartbeat, Place
 
 FENCED = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
 """Codes after which a member lets go of everything and joins again."""
@@ -132,7 +132,7 @@ class ModernMember(Member):
 
     def _note(self, epoch: int, code: ErrorCode, invoked_s: float) -> None:
         self.world.history.beaten.append(
-            HeartbeatAnswer(
+            HeardHeartbeat(
                 self.name, self.group_id, self.member_id, epoch, code, invoked_s, self.now_s()
             )
         )

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from tests.sim.group_audit import GroupAuditor
 
-from lakelog.coordinator.coordinator import Coordinator
+from lakelog.coordinator.coordinator import GroupCoordinator
 from lakelog.coordinator.options import GroupOptions
 from lakelog.domain.options import DomainOptions
 from lakelog.domain.replica import Identity, Replica
@@ -19,7 +19,7 @@ from lakelog.model.failures import Failure
 from lakelog.model.ids import BrokerId, TopicId
 from lakelog.objects.memory import MemoryObjectStore
 from lakelog.server.adapters import LiveBrokers
-from lakelog.telemetry import Metrics
+from lakelog.telemetry import MetricsRegistry
 from lakelog.testing.faulty import (
     Fate,
     Faults,
@@ -256,15 +256,15 @@ class GroupBroker:
         self.book = Book(world.topics.table)
         self.coordinator = self._make_coordinator()
 
-    def _make_coordinator(self) -> Coordinator:
-        made = Coordinator(
+    def _make_coordinator(self) -> GroupCoordinator:
+        made = GroupCoordinator(
             self.replicas,
             LiveBrokers(self.cluster, BrokerId(self.number)),
             self.book,
             self.clock,
             self._world.loop.dice(f"{self.name}/ids").entropy,
             self._world.settings.options,
-            Metrics(),
+            MetricsRegistry(),
         )
         made.expire_offsets_if(self._is_clock_right)
         return made

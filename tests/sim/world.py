@@ -16,7 +16,7 @@ from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.model.failures import Failure, Unavailable
 from lakelog.objects.memory import MemoryObjectStore
 from lakelog.records.acceptance import AcceptedBatch
-from lakelog.telemetry import Metrics
+from lakelog.telemetry import MetricsRegistry
 from lakelog.testing.faulty import (
     Faults,
     FaultyLink,
@@ -129,7 +129,7 @@ class Broker:
             dice.entropy,
             zone="here",
             options=world.settings.log,
-            metrics=Metrics(),
+            metrics=MetricsRegistry(),
         )
 
     def start(self) -> None:

@@ -17,14 +17,14 @@ from tests.sim.clients import CLIENT_TIMEOUT_S, Client, make_batch
 from tests.sim.scenario import FAULTS_S, SHORT_LIVED, STREAMS, Result, Story
 from tests.sim.world import CLUSTER, REQUEST_S, Broker, World
 
-from lakelog.domain.envelope import Record, Stamp, decode_record, encode_record
+from lakelog.domain.envelope import DomainRecord, Stamp, decode_record, encode_record
 from lakelog.domain.events import Commit, Genesis
 from lakelog.domain.machine import apply_record
 from lakelog.domain.outcomes import WriteVerdict, Written
 from lakelog.domain.state import LEVEL_MAX, DomainState
 from lakelog.domain.write_event import WRITES_LEVEL, Write
 from lakelog.log.buffer import Gathering, seal
-from lakelog.log.writes import WriteRequest, WrittenDomain
+from lakelog.log.writes import IdempotentWrite, WrittenDomain
 from lakelog.meta import keys
 from lakelog.model.failures import Failure, OutcomeUnknown, Refused, Unavailable
 from lakelog.model.ids import DomainId
@@ -177,7 +177,7 @@ class Job(Client):
 
     async def _commit(self, broker: Broker, version: int, commits: list[Commit]) -> Ending:
         rules = dict.fromkeys(self.streams, RULE)
-        wanted = WriteRequest(self.name, version, {0: commits}, rules)
+        wanted = IdempotentWrite(self.name, version, {0: commits}, rules)
         asking = broker.spawn(_written(broker, wanted))
         await asyncio.wait([asking], timeout=CLIENT_TIMEOUT_S)
         error = asking.exception() if asking.done() else OutcomeUnknown("no answer")
@@ -193,7 +193,7 @@ class Job(Client):
         return Ending.UNKNOWN
 
 
-async def _written(broker: Broker, wanted: WriteRequest) -> tuple[WrittenDomain, ...]:
+async def _written(broker: Broker, wanted: IdempotentWrite) -> tuple[WrittenDomain, ...]:
     return await broker.log.write(wanted, deadline_s=broker.clock.monotonic_s() + REQUEST_S)
 
 
@@ -259,7 +259,7 @@ async def _found_at_level_1(world: World) -> None:
     founder = Process("founder")
     link = FaultyLink(world.loop, founder, world.loop.dice("founder"), Faults(), world.journal)
     genesis = Genesis(CLUSTER, 0, WRITES_LEVEL - 1)
-    record = Record("genesis", Stamp(0, 0), WRITES_LEVEL - 1, (genesis,))
+    record = DomainRecord("genesis", Stamp(0, 0), WRITES_LEVEL - 1, (genesis,))
     await (
         FaultyMetadataStore(link, world.meta).log(keys.domain_log(0)).append(encode_record(record))
     )

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from tests.domain.build import B, Domain, commit_of, idempotent, trim_of, wal_id
 
-from lakelog.domain.envelope import Record, Stamp
+from lakelog.domain.envelope import DomainRecord, Stamp
 from lakelog.domain.events import Barrier
 from lakelog.domain.outcomes import Applied, Done, Ignored
 from lakelog.domain.state import DomainState
@@ -132,7 +132,7 @@ def test_a_commit_of_a_deleted_object_is_found() -> None:
 
 
 def test_an_effect_of_an_old_stamp_is_found() -> None:
-    record = Record("a", Stamp(1, 5), 1, (Barrier(),))
+    record = DomainRecord("a", Stamp(1, 5), 1, (Barrier(),))
     done, ignored = Applied(9, record, (Done(),)), Applied(9, record, (Ignored(),))
     assert check_fencing({"a": Stamp(1, 5)}, record, done) != []
     assert check_fencing({"a": Stamp(2, 1)}, record, done) != []

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from lakelog.broker.fetch_sessions import FetchSessions
     from lakelog.broker.loop_turn import LoopTurn
     from lakelog.clock import Clock, Entropy
-    from lakelog.coordinator.coordinator import Coordinator
+    from lakelog.coordinator.coordinator import GroupCoordinator
     from lakelog.log.log import Log
-    from lakelog.telemetry import Metrics
+    from lakelog.telemetry import MetricsRegistry
     from lakelog.topics.broker_configs import BrokerConfigs
     from lakelog.topics.cluster import Cluster
     from lakelog.topics.group_configs import GroupConfigs
@@ -189,13 +189,13 @@ class Broker:
     node_id: BrokerId
     cluster: "Cluster"
     topics: "Topics"
-    groups: "Coordinator"
+    groups: "GroupCoordinator"
     group_configs: "GroupConfigs"
     broker_configs: "BrokerConfigs"
     log: "Log"
     clock: "Clock"
     entropy: "Entropy"
-    metrics: "Metrics"
+    metrics: "MetricsRegistry"
     options: BrokerOptions
     fetch_sessions: "FetchSessions"
     loop_turn: "LoopTurn"

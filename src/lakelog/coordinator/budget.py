@@ -37,7 +37,7 @@ from lakelog.groups.table import (
     target_bytes,
 )
 from lakelog.model.errors import ErrorCode
-from lakelog.telemetry import Metrics
+from lakelog.telemetry import MetricsRegistry
 from lakelog.telemetry import event as log_event
 
 LOG_PAUSE_S: Final = 10.0
@@ -54,7 +54,7 @@ class Budget:
         tables: Callable[[], Sequence[GroupTable]],
         clock: Clock,
         options: GroupOptions,
-        metrics: Metrics,
+        metrics: MetricsRegistry,
     ) -> None:
         self._tables = tables
         self._clock = clock

@@ -40,7 +40,7 @@ from lakelog.groups.state import ClassicGroup, ClassicState, ConsumerGroup, Grou
 from lakelog.groups.table import GroupTable, domain_index
 from lakelog.log.levels import Registered
 from lakelog.model.errors import ErrorCode
-from lakelog.telemetry import Metrics
+from lakelog.telemetry import MetricsRegistry
 
 CLASSIC_STATES = {
     ClassicState.EMPTY: "Empty",
@@ -63,7 +63,7 @@ class GroupMetrics:
         domains: Sequence[GroupDomain],
         domain_of: Callable[[str], GroupDomain],
         brokers: Brokers,
-        metrics: Metrics,
+        metrics: MetricsRegistry,
     ) -> None:
         self._domain_of = domain_of
         self._brokers = brokers
@@ -115,7 +115,7 @@ ISSUED_CHECK_S: Final = 1.0
 _GOING: Final = ErrorCode.NOT_COORDINATOR
 
 
-class Coordinator:
+class GroupCoordinator:
     """Groups as one broker serves them."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - the composition root hands over one of each
@@ -126,7 +126,7 @@ class Coordinator:
         clock: Clock,
         entropy: Entropy,
         options: GroupOptions,
-        metrics: Metrics,
+        metrics: MetricsRegistry,
         settings: SettingsBook | None = None,
     ) -> None:
         self.options = options

@@ -34,7 +34,7 @@ class Stamp:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class DomainRecord:
     """One record of a domain log."""
 
     writer: str
@@ -43,7 +43,7 @@ class Record:
     events: tuple[Event, ...]
 
 
-def encode_record(record: Record) -> bytes:
+def encode_record(record: DomainRecord) -> bytes:
     """The record's bytes."""
     bodies = [encode_event(event) for event in record.events]
     return pack_record(record.writer, record.stamp, record.level, bodies)
@@ -64,7 +64,7 @@ def pack_record(
     return data + _CRC.pack(crc32c(data))
 
 
-def decode_record(data: bytes | memoryview, *, level_max: int) -> Record:
+def decode_record(data: bytes | memoryview, *, level_max: int) -> DomainRecord:
     """The record, every event checked; `Corrupt` stops the domain at it (rule 11)."""
     view = memoryview(data)
     if len(view) < _HEAD.size + _CRC.size:
@@ -92,7 +92,7 @@ def decode_record(data: bytes | memoryview, *, level_max: int) -> Record:
         place += length
     if place != end or not events:
         raise Corrupt("the record holds bytes that belong to no event")
-    return Record(writer, Stamp(incarnation, number), level, tuple(events))
+    return DomainRecord(writer, Stamp(incarnation, number), level, tuple(events))
 
 
 def _decode_writer(name: memoryview) -> str:

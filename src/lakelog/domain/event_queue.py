@@ -15,7 +15,7 @@ from lakelog.domain.envelope import (
     EVENT_OVERHEAD_BYTES,
     EVENTS_MAX,
     OVERHEAD_BYTES_MAX,
-    Record,
+    DomainRecord,
     Stamp,
     decode_record,
     pack_record,
@@ -39,7 +39,7 @@ class OwnRecord:
     """A record of this broker on its way into the log."""
 
     number: int
-    record: Record
+    record: DomainRecord
     data: bytes
 
 

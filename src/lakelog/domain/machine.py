@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from lakelog.domain.envelope import Record, decode_record
+from lakelog.domain.envelope import DomainRecord, decode_record
 from lakelog.domain.events import (
     Barrier,
     Commit,
@@ -93,7 +93,7 @@ def apply(state: DomainState, data: bytes | memoryview) -> Applied:
     return apply_record(state, decode_record(data, level_max=LEVEL_MAX))
 
 
-def apply_record(state: DomainState, record: Record) -> Applied:
+def apply_record(state: DomainState, record: DomainRecord) -> Applied:
     """Fold the next record, decoded and checked already, into the state."""
     _check_place(state, record)
     state.position += 1
@@ -106,7 +106,7 @@ def apply_record(state: DomainState, record: Record) -> Applied:
     return Applied(state.position, record, outcomes)
 
 
-def _check_place(state: DomainState, record: Record) -> None:
+def _check_place(state: DomainState, record: DomainRecord) -> None:
     """Rule 15: a log begins with its Genesis and holds no other; rule 12: levels are known."""
     if state.position == 0 and not isinstance(record.events[0], Genesis):
         raise Corrupt("the domain log does not begin with Genesis")
@@ -126,7 +126,7 @@ def _check_founder(state: DomainState, event: Genesis) -> None:
         )
 
 
-def _is_news(state: DomainState, record: Record) -> bool:
+def _is_news(state: DomainState, record: DomainRecord) -> bool:
     last = state.writers.get(record.writer)
     if last is not None and record.stamp <= last:
         return False
@@ -135,7 +135,7 @@ def _is_news(state: DomainState, record: Record) -> bool:
     return isinstance(record.events[0], Hello | Genesis)
 
 
-def _create(state: DomainState, _: Record, event: Create) -> Done:
+def _create(state: DomainState, _: DomainRecord, event: Create) -> Done:
     state.streams.add(
         event.streams.tolist(),
         topic=event.topic,
@@ -145,29 +145,29 @@ def _create(state: DomainState, _: Record, event: Create) -> Done:
     return Done()
 
 
-def _genesis(state: DomainState, _: Record, event: Genesis) -> Done:
+def _genesis(state: DomainState, _: DomainRecord, event: Genesis) -> Done:
     state.cluster_id, state.domain = event.cluster_id, event.domain
     state.level = max(state.level, event.level)  # a repeated Genesis takes no Upgrade back
     return Done()
 
 
-def _hello(state: DomainState, record: Record, event: Hello) -> Done:
+def _hello(state: DomainState, record: DomainRecord, event: Hello) -> Done:
     state.supported[record.writer] = event.supported_level
     state.parts.pop(record.writer, None)  # the rest of an event that was under way never comes
     return Done()
 
 
-def _horizon(state: DomainState, _: Record, event: Horizon) -> Done:
+def _horizon(state: DomainState, _: DomainRecord, event: Horizon) -> Done:
     state.horizon_ms = max(state.horizon_ms, event.time_ms)
     return Done()
 
 
-def _upgrade(state: DomainState, _: Record, event: Upgrade) -> Done:
+def _upgrade(state: DomainState, _: DomainRecord, event: Upgrade) -> Done:
     state.level = max(state.level, event.level)
     return Done()
 
 
-def _drop(state: DomainState, _: Record, event: Drop) -> Done:
+def _drop(state: DomainState, _: DomainRecord, event: Drop) -> Done:
     named = dict.fromkeys(event.streams.tolist())  # each once, whatever the record says
     known = [stream for stream in named if stream in state.streams.row_of]
     rows = [state.streams.row_of[stream] for stream in known]
@@ -178,7 +178,7 @@ def _drop(state: DomainState, _: Record, event: Drop) -> Done:
     return Done()
 
 
-def _trim(state: DomainState, _: Record, event: Trim) -> Trimmed:
+def _trim(state: DomainState, _: DomainRecord, event: Trim) -> Trimmed:
     """Log starts move forward only, and never beyond the head (T6)."""
     columns = state.streams.columns.arrays
     log_starts = np.full(len(event.streams), -1, dtype=np.int64)
@@ -197,7 +197,7 @@ def _trim(state: DomainState, _: Record, event: Trim) -> Trimmed:
     return Trimmed(log_starts)
 
 
-def _expire_producers(state: DomainState, _: Record, event: ExpireProducers) -> Done:
+def _expire_producers(state: DomainState, _: DomainRecord, event: ExpireProducers) -> Done:
     """B9: nothing younger than the Horizon is forgotten, or a late commit could land twice."""
     rows = state.producers.older_than(min(event.cutoff_ms, state.horizon_ms))
     columns = state.streams.columns.arrays
@@ -210,7 +210,7 @@ def _expire_producers(state: DomainState, _: Record, event: ExpireProducers) -> 
     return Done()
 
 
-def _swap(state: DomainState, _: Record, event: Swap) -> Swapped:
+def _swap(state: DomainState, _: DomainRecord, event: Swap) -> Swapped:
     """T4: the file must cover exactly what trimming left of its range, made of what it was."""
     row = state.streams.row_of.get(event.stream)
     if row is None:
@@ -248,11 +248,11 @@ def _swap(state: DomainState, _: Record, event: Swap) -> Swapped:
     return Swapped(True)
 
 
-def _group(state: DomainState, _: Record, event: GroupChange) -> GroupJudged:
+def _group(state: DomainState, _: DomainRecord, event: GroupChange) -> GroupJudged:
     return GroupJudged(state.groups.apply(event.event, position=state.position))
 
 
-def _group_part(state: DomainState, record: Record, event: GroupPart) -> GroupJudged | Done:
+def _group_part(state: DomainState, record: DomainRecord, event: GroupPart) -> GroupJudged | Done:
     """K10: nothing of an event is seen before all of it is there; then it is like any other."""
     if state.level < PARTS_LEVEL:
         return _REFUSED  # nobody appends one before the Upgrade (rule 12)
@@ -272,7 +272,7 @@ def _group_part(state: DomainState, record: Record, event: GroupPart) -> GroupJu
 _REFUSED: Final = GroupJudged(Judged(ErrorCode.UNKNOWN_SERVER_ERROR))
 
 
-_EFFECTS: Final[dict[type[Event], Callable[[DomainState, Record, Any], Outcome]]] = {
+_EFFECTS: Final[dict[type[Event], Callable[[DomainState, DomainRecord, Any], Outcome]]] = {
     Barrier: lambda _state, _record, _event: Done(),
     Commit: lambda state, _record, event: commit(state, event),
     Create: _create,

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lakelog.domain.envelope import Record
+from lakelog.domain.envelope import DomainRecord
 from lakelog.groups.events import GroupOutcome
 
 
@@ -99,5 +99,5 @@ class Applied:
     """A record and the outcome of each of its events."""
 
     position: int
-    record: Record
+    record: DomainRecord
     outcomes: tuple[Outcome, ...]

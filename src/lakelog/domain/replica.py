@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lakelog.clock import Clock, Tasks
-from lakelog.domain.envelope import Record, decode_record
+from lakelog.domain.envelope import DomainRecord, decode_record
 from lakelog.domain.event_queue import EventQueue, OwnRecord
 from lakelog.domain.events import Event, Hello
 from lakelog.domain.machine import apply_record
@@ -248,7 +248,7 @@ class Replica:
             if not self._apply(record, size_bytes=len(data)):
                 raise Unavailable(self.stopped or "")
 
-    def _apply(self, record: Record, *, size_bytes: int) -> bool:
+    def _apply(self, record: DomainRecord, *, size_bytes: int) -> bool:
         try:
             applied = apply_record(self.state, record)
         except Corrupt as error:

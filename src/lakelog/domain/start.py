@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from lakelog.clock import Clock
-from lakelog.domain.envelope import Record, Stamp, decode_record, encode_record
+from lakelog.domain.envelope import DomainRecord, Stamp, decode_record, encode_record
 from lakelog.domain.events import Commit, Event, Genesis
 from lakelog.domain.milestone import (
     Milestone,
@@ -281,4 +281,4 @@ async def found_log(log: MetadataLog, *, cluster_id: str, domain: int, allowed: 
             " the metadata store was wiped or is another one (rule 15)"
         )
     genesis = Genesis(cluster_id, domain, LEVEL_MAX)
-    await log.append(encode_record(Record(_FOUNDER, Stamp(0, 0), LEVEL_MAX, (genesis,))))
+    await log.append(encode_record(DomainRecord(_FOUNDER, Stamp(0, 0), LEVEL_MAX, (genesis,))))

@@ -38,7 +38,7 @@ from lakelog.objects.port import ObjectStore
 PAGES_AT_ONCE = 8
 
 
-class Kept(msgspec.Struct, frozen=True, array_like=True):
+class CheckpointRef(msgspec.Struct, frozen=True, array_like=True):
     """One checkpoint that is kept."""
 
     position: int
@@ -46,11 +46,11 @@ class Kept(msgspec.Struct, frozen=True, array_like=True):
     level: int
 
 
-class Pointer(msgspec.Struct, frozen=True):
+class CheckpointPointer(msgspec.Struct, frozen=True):
     """The checkpoints that are kept, the newest first."""
 
     cluster_id: str
-    kept: tuple[Kept, ...]
+    kept: tuple[CheckpointRef, ...]
 
 
 class Diverged(Corrupt):
@@ -116,17 +116,19 @@ class Vault:
         self._options = options
         self._last: Manifest | None = None
 
-    async def pointer(self) -> Pointer | None:
+    async def pointer(self) -> CheckpointPointer | None:
         """What the pointer says now."""
         found = await self._store.get(self._key)
-        return None if found is None else msgspec.msgpack.decode(found.value, type=Pointer)
+        return (
+            None if found is None else msgspec.msgpack.decode(found.value, type=CheckpointPointer)
+        )
 
     async def load(self) -> DomainState | None:
         """The newest checkpoint that can be read and verified, or None when there is none.
 
         An object that vanished meanwhile means that the pointer moved: it is read again (C8).
         """
-        seen: Pointer | None = None
+        seen: CheckpointPointer | None = None
         while True:
             pointer = await self.pointer()
             if pointer is None:
@@ -156,7 +158,7 @@ class Vault:
             return
         for page, content in (*streams.fresh, *groups.fresh):
             await self._put_verified(self._page_key(page), content)
-        mine = Kept(frozen.position, digest(data), frozen.level)
+        mine = CheckpointRef(frozen.position, digest(data), frozen.level)
         await self._put_verified(self._manifest_key(mine), data)
         await self._point(mine, frozen.cluster_id)
         self._remember(manifest, before)
@@ -194,7 +196,7 @@ class Vault:
         if abs(await self._objects.clock_skew_ms()) <= self._options.clock_skew_max_ms:
             await self._delete_unnamed(named, now_ms=now_ms)
 
-    async def _load(self, kept: Kept) -> DomainState:
+    async def _load(self, kept: CheckpointRef) -> DomainState:
         data = await self._objects.get(self._manifest_key(kept))
         if digest(data) != kept.digest:
             raise Corrupt(f"the checkpoint at {kept.position} is damaged")
@@ -246,17 +248,19 @@ class Vault:
         if await self._objects.get(key) != content:
             raise Corrupt(f"{key} reads back differently from what was written")
 
-    async def _point(self, mine: Kept, cluster_id: str) -> None:
+    async def _point(self, mine: CheckpointRef, cluster_id: str) -> None:
         """Move the pointer forward; another broker that was quicker is fine."""
         while True:
             found = await self._store.get(self._key)
-            before = msgspec.msgpack.decode(found.value, type=Pointer).kept if found else ()
+            before = (
+                msgspec.msgpack.decode(found.value, type=CheckpointPointer).kept if found else ()
+            )
             if before and before[0].position >= mine.position:
                 if before[0].position == mine.position:
                     _compare(before[0], mine.digest)
                 return
             kept = (mine, *before)[: self._options.checkpoints_kept]
-            value = msgspec.msgpack.encode(Pointer(cluster_id, kept))
+            value = msgspec.msgpack.encode(CheckpointPointer(cluster_id, kept))
             try:
                 await self._store.put(self._key, value, expect=found.version if found else 0)
             except (Conflict, OutcomeUnknown):
@@ -288,7 +292,7 @@ class Vault:
         if stale:
             await self._objects.delete(stale)
 
-    def _manifest_key(self, kept: Kept) -> str:
+    def _manifest_key(self, kept: CheckpointRef) -> str:
         return f"{self._root}/{kept.position:020d}-{kept.digest[:16]}.manifest"
 
     def _page_key(self, page: PageName) -> str:
@@ -315,7 +319,7 @@ class _Pages:
         self.fresh = [(name, content) for name, content in made if name.digest not in before]
 
 
-def _compare(pointed: Kept, mine: str) -> None:
+def _compare(pointed: CheckpointRef, mine: str) -> None:
     if pointed.digest != mine:
         raise Diverged(
             f"the state at position {pointed.position} has digest {mine[:16]},"

@@ -15,7 +15,7 @@ from lakelog.clock import Clock
 from lakelog.domain.events import Commit, Kind, decode_event
 from lakelog.index.messages import Target
 from lakelog.log.placed import BatchRule
-from lakelog.log.writes import ObjectPlace, WriteRequest, WrittenDomain
+from lakelog.log.writes import IdempotentWrite, ObjectPlace, WrittenDomain
 from lakelog.model.failures import Corrupt, Refused
 from lakelog.model.ids import INTERNAL_TOPICS, TopicId
 from lakelog.records.acceptance import TimestampType
@@ -76,7 +76,7 @@ class WriteService:
         deadline_s = arrived_s + COMMIT_S
         await self._log.prove(streams, arrived_s=arrived_s, deadline_s=deadline_s)
         rules = await self._rules(sorted(streams))
-        request = WriteRequest(application, version, commits, rules)
+        request = IdempotentWrite(application, version, commits, rules)
         return await self._log.write(request, deadline_s=deadline_s)
 
     async def _rules(self, streams: Sequence[int]) -> dict[int, BatchRule]:

@@ -39,7 +39,7 @@ from lakelog.log.values import ProducerFacts
 from lakelog.model.failures import Failure, Unavailable
 from lakelog.streams.producers import PRODUCER_BYTES, SEQUENCE_END
 from lakelog.streams.table import NONE
-from lakelog.telemetry import Metrics, event
+from lakelog.telemetry import MetricsRegistry, event
 
 THROTTLE_SHARE: Final = 0.8
 """The part of the budget that producers get without waiting."""
@@ -66,7 +66,11 @@ class IndexBudget:
     """Lets producers in while the indexes of these replicas have room."""
 
     def __init__(
-        self, replicas: Sequence[Replica], clock: Clock, options: LogOptions, metrics: Metrics
+        self,
+        replicas: Sequence[Replica],
+        clock: Clock,
+        options: LogOptions,
+        metrics: MetricsRegistry,
     ) -> None:
         self.throttle_ms = 0
         """How long a request waits now; looked at for each, so it is kept and not computed."""
@@ -160,7 +164,11 @@ class ProducerBudget:
     """Lets producers in while there is room, and makes room, for every domain of a broker."""
 
     def __init__(
-        self, replicas: Sequence[Replica], clock: Clock, options: LogOptions, metrics: Metrics
+        self,
+        replicas: Sequence[Replica],
+        clock: Clock,
+        options: LogOptions,
+        metrics: MetricsRegistry,
     ) -> None:
         self._replicas = replicas
         self._clock = clock

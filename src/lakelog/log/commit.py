@@ -29,7 +29,7 @@ from lakelog.model.failures import Failure, OutcomeUnknown, Unavailable
 from lakelog.model.ids import DomainId
 from lakelog.objects.port import ObjectStore
 from lakelog.records.acceptance import AcceptedBatch
-from lakelog.telemetry import Metrics, event
+from lakelog.telemetry import MetricsRegistry, event
 from lakelog.wal.ids import TOKEN_BYTES, make_wal_id, object_key, wal_id_time_ms
 
 _log = logging.getLogger("lakelog.log")
@@ -61,7 +61,7 @@ class Committer:
         zone: str,
         options: LogOptions,
         tail: TailCache,
-        metrics: Metrics,
+        metrics: MetricsRegistry,
     ) -> None:
         self._replica = replica
         self._objects = objects

@@ -30,13 +30,13 @@ from lakelog.log.values import (
     Wanted,
 )
 from lakelog.log.watch import Board, FetchWaiter, changed_streams
-from lakelog.log.writes import WriteRequest, Writes, WrittenDomain
+from lakelog.log.writes import IdempotentWrite, Writes, WrittenDomain
 from lakelog.model.failures import Failure, OutcomeUnknown, Unavailable
 from lakelog.model.ids import TopicId
 from lakelog.objects.port import ObjectStore
 from lakelog.records.acceptance import AcceptedBatch
 from lakelog.streams.table import StreamFacts
-from lakelog.telemetry import Metrics
+from lakelog.telemetry import MetricsRegistry
 
 ResultT = TypeVar("ResultT")
 
@@ -61,7 +61,7 @@ class Log:
         *,
         zone: str,
         options: LogOptions,
-        metrics: Metrics,
+        metrics: MetricsRegistry,
     ) -> None:
         self.url = objects.url
         self.zone = zone
@@ -323,7 +323,9 @@ class Log:
         assert isinstance(swapped, Swapped), swapped
         return swapped
 
-    async def write(self, request: WriteRequest, *, deadline_s: float) -> tuple[WrittenDomain, ...]:
+    async def write(
+        self, request: IdempotentWrite, *, deadline_s: float
+    ) -> tuple[WrittenDomain, ...]:
         """Make objects that others put visible, each domain's at once, and once (X1, X2)."""
         return await self.writes.write(request, deadline_s=deadline_s)
 

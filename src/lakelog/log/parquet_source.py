@@ -27,7 +27,7 @@ from lakelog.records.table_bytes import TAIL_BYTES, footer_bytes
 from lakelog.records.table_file import TableFile
 from lakelog.records.table_schema import TIMESTAMP_US_MAX, RowGroup
 from lakelog.streams.objects import FileName, ObjectName
-from lakelog.telemetry import Metrics
+from lakelog.telemetry import MetricsRegistry
 
 FOOTER_GUESS_BYTES: Final = 64 << 10
 """What is read of a file's end at first: the footer of about thirty row groups."""
@@ -58,7 +58,7 @@ class ParquetSource:
     is_ranged = False
     read_bytes_max = UNLIMITED
 
-    def __init__(self, objects: ObjectStore, options: LogOptions, metrics: Metrics) -> None:
+    def __init__(self, objects: ObjectStore, options: LogOptions, metrics: MetricsRegistry) -> None:
         self._objects = objects
         self._options = options
         self._metrics = metrics

@@ -39,7 +39,7 @@ from lakelog.records.columns import decode_columns
 from lakelog.records.header import BatchError, parse_header
 from lakelog.streams.objects import FileKind, ObjectName
 from lakelog.streams.table import Int64s
-from lakelog.telemetry import Metrics, event
+from lakelog.telemetry import MetricsRegistry, event
 
 _log = logging.getLogger("lakelog.log")
 
@@ -55,7 +55,7 @@ class Reader:
         *,
         options: LogOptions,
         tail: TailCache,
-        metrics: Metrics,
+        metrics: MetricsRegistry,
     ) -> None:
         self._replica = replica
         self._clock = clock

@@ -28,7 +28,7 @@ from lakelog.records.segment_file import (
     verify_batches,
 )
 from lakelog.streams.objects import FileKind, FileName, ObjectName
-from lakelog.telemetry import Metrics
+from lakelog.telemetry import MetricsRegistry
 
 TAIL_GUESS_BYTES: Final = 16 << 10
 """What is read of a segment's end at first: index and footer of some 300 MiB, or a small one."""
@@ -58,7 +58,7 @@ class SegmentSource:
     has_parts = True
     is_ranged = True
 
-    def __init__(self, reads: ObjectReads, options: LogOptions, metrics: Metrics) -> None:
+    def __init__(self, reads: ObjectReads, options: LogOptions, metrics: MetricsRegistry) -> None:
         self._reads = reads
         self._options = options
         self._metrics = metrics

@@ -16,7 +16,7 @@ from lakelog.model.failures import Corrupt, Unavailable
 from lakelog.model.ids import ByteRange, DomainId
 from lakelog.objects.port import ObjectStore
 from lakelog.streams.objects import ObjectName, WalName
-from lakelog.telemetry import Metrics
+from lakelog.telemetry import MetricsRegistry
 from lakelog.wal.ids import object_key, wal_id_time_ms
 from lakelog.wal.layout import PREFIX, decode, verify_run
 
@@ -32,7 +32,7 @@ UNLIMITED: Final = 1 << 62
 class ObjectReads:
     """Reads of the store that several may want at the same time."""
 
-    def __init__(self, objects: ObjectStore, options: LogOptions, metrics: Metrics) -> None:
+    def __init__(self, objects: ObjectStore, options: LogOptions, metrics: MetricsRegistry) -> None:
         self.objects = objects
         self._metrics = metrics
         self._running: dict[tuple[ObjectName, int], asyncio.Future[None]] = {}

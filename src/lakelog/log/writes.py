@@ -49,7 +49,7 @@ MINUTE_MS: Final = 60_000
 
 
 @dataclass(frozen=True, slots=True)
-class WriteRequest:
+class IdempotentWrite:
     """What an application wants to be visible: by domain, its objects in their order."""
 
     application: str
@@ -109,7 +109,9 @@ class Writes:
         horizon_ms = max(replica.state.horizon_ms for replica in self._replicas)
         return ObjectPlace(zone, horizon_ms + ttl_ms if horizon_ms else 0, ttl_ms)
 
-    async def write(self, request: WriteRequest, *, deadline_s: float) -> tuple[WrittenDomain, ...]:
+    async def write(
+        self, request: IdempotentWrite, *, deadline_s: float
+    ) -> tuple[WrittenDomain, ...]:
         """Check and commit; raises `Refused`, `Unavailable`, or `OutcomeUnknown` past the deadline.
 
         After `OutcomeUnknown`, and after a refusal of a later domain, some domains may have it.
@@ -249,7 +251,7 @@ class Writes:
         return [self._replicas[0].identity.writer]
 
 
-def _events(request: WriteRequest, domains: int) -> dict[int, Write]:
+def _events(request: IdempotentWrite, domains: int) -> dict[int, Write]:
     """One event for each domain, by domain; raises `Refused` for what can be no event."""
     events = {}
     for domain in sorted(request.commits):

@@ -26,11 +26,11 @@ from lakelog.meta.sqlite_file import (
 )
 from lakelog.meta.sqlite_threads import FileWatch, WorkerThread
 from lakelog.meta.sqlite_write import (
-    FileWrite,
     FileWriter,
-    KeptSessions,
     Outcome,
+    RenewedSessions,
     SqliteSession,
+    SqliteWrite,
     Wake,
     checkpoint,
 )
@@ -98,8 +98,8 @@ class SqliteMetadataStore:
         self._broken = asyncio.Event()
         self._pages = 0
         self._checkpointing = False
-        self._kept = KeptSessions(clock)
-        self._writes: WorkerThread[FileWrite | _FinishCheckpoint] = WorkerThread(
+        self._kept = RenewedSessions(clock)
+        self._writes: WorkerThread[SqliteWrite | _FinishCheckpoint] = WorkerThread(
             "lakelog-meta-write",
             self._run_writes,
             answered=self._written,
@@ -194,7 +194,7 @@ class SqliteMetadataStore:
         self._reader.close()
         self._writer.close()
 
-    async def write(self, write: FileWrite) -> object:
+    async def write(self, write: SqliteWrite) -> object:
         """Make one change durable, in a transaction with those of other callers."""
         return await self._writes.submit(write)
 
@@ -234,7 +234,7 @@ class SqliteMetadataStore:
 
     # What follows runs on the threads, except where it says otherwise.
 
-    def _run_writes(self, jobs: Sequence[FileWrite | _FinishCheckpoint]) -> Sequence[Outcome]:
+    def _run_writes(self, jobs: Sequence[SqliteWrite | _FinishCheckpoint]) -> Sequence[Outcome]:
         self._keep_sessions()  # here as well: a thread that is never idle has no ticks
         writes = [job for job in jobs if not isinstance(job, _FinishCheckpoint)]
         outcomes = iter(self._writer.commit(writes) if writes else ())
@@ -252,7 +252,7 @@ class SqliteMetadataStore:
             self._writes.call_loop(self._broken.set)
 
     def _written(
-        self, jobs: Sequence[FileWrite | _FinishCheckpoint], answers: Sequence[object]
+        self, jobs: Sequence[SqliteWrite | _FinishCheckpoint], answers: Sequence[object]
     ) -> None:
         """On the loop: wake those who wait for what was just appended, and see to the WAL."""
         for job, answer in zip(jobs, answers, strict=True):

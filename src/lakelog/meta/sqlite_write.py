@@ -29,7 +29,7 @@ PAUSE_MAX_S: Final = 0.001
 with long pauses one of two busy writers starves (75 ms seen, 20 ms with these)."""
 
 
-class FileWrite(Protocol):
+class SqliteWrite(Protocol):
     """A change of the file that raises `Conflict` before it changes anything."""
 
     def run(self, connection: sqlite3.Connection) -> object:
@@ -65,7 +65,7 @@ class FileWriter:
         self.broken: Unavailable | None = None
         """Why nothing will ever be written again through this object."""
 
-    def commit(self, writes: Sequence[FileWrite]) -> list[Outcome]:
+    def commit(self, writes: Sequence[SqliteWrite]) -> list[Outcome]:
         """Make all writes durable together; each has its own outcome."""
         if self.broken is not None:
             return [self.broken] * len(writes)
@@ -81,7 +81,7 @@ class FileWriter:
         unknown = OutcomeUnknown(str(self.broken))
         return [outcome if isinstance(outcome, Failure) else unknown for outcome in outcomes]
 
-    def _commit(self, writes: Sequence[FileWrite]) -> list[Outcome]:
+    def _commit(self, writes: Sequence[SqliteWrite]) -> list[Outcome]:
         if len(writes) == 1 and isinstance(writes[0], Append):
             alone = self._append_alone(writes[0])
             if alone is not None:
@@ -112,7 +112,7 @@ class FileWriter:
             paused_s += pause_s
             pause_s = min(pause_s * 2, PAUSE_MAX_S)
 
-    def _commit_group(self, writes: Sequence[FileWrite]) -> list[Outcome]:
+    def _commit_group(self, writes: Sequence[SqliteWrite]) -> list[Outcome]:
         failure = self._begin()
         if failure is not None:
             return [failure] * len(writes)
@@ -129,7 +129,7 @@ class FileWriter:
             raise
         return outcomes
 
-    def _run(self, write: FileWrite) -> Outcome:
+    def _run(self, write: SqliteWrite) -> Outcome:
         try:
             return write.run(self._connection)
         except Conflict as conflict:
@@ -204,7 +204,7 @@ class SqliteSession:
         self,
         session: str,
         clock: Clock,
-        write: Callable[[FileWrite], Awaitable[object]],
+        write: Callable[[SqliteWrite], Awaitable[object]],
         *,
         ttl_s: float,
         keep_s: float,
@@ -251,7 +251,7 @@ class SqliteSession:
         renew_s = self._renewed_s + self._ttl_s * RENEW_SHARE
         return max(renew_s, self._tried_s + self._ttl_s * RETRY_SHARE)
 
-    def keep_alive(self, commit: Callable[[Sequence[FileWrite]], Sequence[Outcome]]) -> None:
+    def keep_alive(self, commit: Callable[[Sequence[SqliteWrite]], Sequence[Outcome]]) -> None:
         """Renew it in the loop's place; for the writing thread."""
         # Before the clock that the file has is read: what we are certain of ends first.
         self._tried_s = self._clock.monotonic_s()
@@ -272,7 +272,7 @@ class Wake:
         """Do nothing, within a transaction that is empty."""
 
 
-class KeptSessions:
+class RenewedSessions:
     """The sessions that the writing thread keeps alive; the loop adds them."""
 
     def __init__(self, clock: Clock) -> None:
@@ -289,7 +289,7 @@ class KeptSessions:
         due_s = min((session.due_s(now_s) for session in self._sessions), default=math.inf)
         return None if due_s == math.inf else max(due_s - now_s, 0.0)
 
-    def keep_alive(self, commit: Callable[[Sequence[FileWrite]], Sequence[Outcome]]) -> None:
+    def keep_alive(self, commit: Callable[[Sequence[SqliteWrite]], Sequence[Outcome]]) -> None:
         """Renew those that are due."""
         now_s = self._clock.monotonic_s()
         for session in self._sessions:

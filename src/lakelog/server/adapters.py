@@ -23,7 +23,7 @@ from lakelog.model.failures import OutcomeUnknown, Unavailable
 from lakelog.model.ids import BrokerId, ByteRange, TopicId
 from lakelog.objects.port import Buffer, ObjectInfo, ObjectStore
 from lakelog.records import kernels
-from lakelog.telemetry import Metrics, event
+from lakelog.telemetry import MetricsRegistry, event
 from lakelog.topics.broker_configs import (
     BrokerConfigs,
     group_defaults,
@@ -40,7 +40,7 @@ ResultT = TypeVar("ResultT")
 class InstrumentedObjects:
     """Hands every call on, and keeps what the last failure said until a call succeeds."""
 
-    def __init__(self, store: ObjectStore, metrics: Metrics) -> None:
+    def __init__(self, store: ObjectStore, metrics: MetricsRegistry) -> None:
         self._store = store
         self._failures = metrics.unavailable.labels("objects")
         self.trouble: str | None = None

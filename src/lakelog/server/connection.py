@@ -24,7 +24,7 @@ SCARCE_READ_BYTES: Final = 64 * 1024
 """The most that one read may take when the port holds nearly as much as it may."""
 
 
-class Connection(asyncio.BufferedProtocol):
+class ClientConnection(asyncio.BufferedProtocol):
     """The bytes of one connection; `requests` makes answers of what they ask."""
 
     __slots__ = (

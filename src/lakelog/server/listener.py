@@ -8,10 +8,10 @@ from typing import Any, Final
 from prometheus_client import Counter, Gauge
 
 from lakelog.clock import Clock, Tasks
-from lakelog.server.connection import Connection
+from lakelog.server.connection import ClientConnection
 from lakelog.server.options import Address, ServerOptions, bind, refusal
 from lakelog.server.port import Dispatch, PortState, RateLimitedLog, log
-from lakelog.telemetry import Metrics, event
+from lakelog.telemetry import MetricsRegistry, event
 
 SWEEPS_PER_TIMEOUT: Final = 10
 SWEEP_S_MAX: Final = 5.0
@@ -22,7 +22,7 @@ class Listener:
     """One listening port and its connections."""
 
     def __init__(
-        self, dispatch: Dispatch, *, clock: Clock, metrics: Metrics, options: ServerOptions
+        self, dispatch: Dispatch, *, clock: Clock, metrics: MetricsRegistry, options: ServerOptions
     ) -> None:
         self._options = options
         self._clock = clock
@@ -50,7 +50,7 @@ class Listener:
         )
         self._measure(metrics)
 
-    def _measure(self, metrics: Metrics) -> None:
+    def _measure(self, metrics: MetricsRegistry) -> None:
         """Show what requests hold."""
         made: dict[str, Any] = {"registry": metrics.registry}
         held = Gauge("lakelog_request_bytes_held", "Memory of unanswered requests", **made)
@@ -74,7 +74,7 @@ class Listener:
         """Accept clients."""
         assert self._socket is not None, "bind comes first"
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: Connection(self._port), sock=self._socket, backlog=self._options.backlog
+            lambda: ClientConnection(self._port), sock=self._socket, backlog=self._options.backlog
         )
         self._tasks.spawn(self._sweep(), name="sweep")
 

@@ -19,7 +19,7 @@ from lakelog.broker.fetch_sessions import FetchSessions
 from lakelog.broker.loop_turn import LoopTurn
 from lakelog.catalog.create import TableBirths
 from lakelog.clock import Clock, Entropy, Tasks, agreed_now_ms
-from lakelog.coordinator.coordinator import Coordinator
+from lakelog.coordinator.coordinator import GroupCoordinator
 from lakelog.coordinator.options import GroupOptions
 from lakelog.domain.options import DomainOptions
 from lakelog.domain.replica import Identity, Replica
@@ -42,7 +42,7 @@ from lakelog.server.adapters import (
 )
 from lakelog.server.listener import Listener
 from lakelog.server.options import Address, ServerOptions
-from lakelog.telemetry import Metrics, event
+from lakelog.telemetry import MetricsRegistry, event
 from lakelog.topics.changes import OrphanStreams, policies
 from lakelog.topics.cluster import Cluster, open_cluster
 from lakelog.topics.registry import Topics
@@ -97,7 +97,7 @@ class Node:
     """One broker of a cluster, from its port down to its stores; the stores are the caller's."""
 
     def __init__(self, world: World, options: NodeOptions) -> None:
-        self.metrics = Metrics()
+        self.metrics = MetricsRegistry()
         self.draining = False
         self.serving = False
         self.address = options.listen
@@ -161,7 +161,7 @@ class Node:
         own_id = BrokerId(options.broker_id)
         topics = Topics(world.store, own_log, world.clock, world.entropy, options.topics)
         configs = group_configs(world.store, world.clock, options.groups)
-        groups = Coordinator(
+        groups = GroupCoordinator(
             self._replicas,
             LiveBrokers(cluster, own_id),
             KnownTopics(topics),

@@ -24,7 +24,7 @@ from prometheus_client import Counter
 from lakelog.broker.call import Answer, Call, Later
 from lakelog.clock import Clock, Tasks
 from lakelog.server.options import ServerOptions
-from lakelog.telemetry import Metrics, event
+from lakelog.telemetry import MetricsRegistry, event
 from lakelog.wire.apis import APIS
 from lakelog.wire.framing import SCRATCH_BYTES
 
@@ -155,7 +155,7 @@ class PortState:
     dispatch: Dispatch
     options: ServerOptions
     clock: Clock
-    metrics: Metrics
+    metrics: MetricsRegistry
     tasks: Tasks
     loop: asyncio.AbstractEventLoop
     quiet: RateLimitedLog

@@ -30,7 +30,7 @@ from lakelog.wire.framing import SIZE_BYTES, RequestHeader, encode_response, par
 from lakelog.wire.schema import Buffer, ProtocolError
 
 if TYPE_CHECKING:
-    from lakelog.server.connection import Connection
+    from lakelog.server.connection import ClientConnection
 
 TURN_REQUESTS_MAX: Final = 64
 """So many requests of one connection are handled before other connections get their turn."""
@@ -110,7 +110,7 @@ class Requests:
         "outgoing",
     )
 
-    def __init__(self, connection: "Connection", port: PortState) -> None:
+    def __init__(self, connection: "ClientConnection", port: PortState) -> None:
         self.frames: deque[tuple[memoryview | ProtocolError, float]] = deque()
         self.answers = Answers()
         self.outgoing: list[Buffer] = []  # answers whose turn has come

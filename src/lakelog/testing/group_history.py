@@ -54,7 +54,7 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class HeartbeatAnswer:
+class HeardHeartbeat:
     """What a heartbeat of a member that said this generation (or epoch) was answered with."""
 
     client: str
@@ -67,7 +67,7 @@ class HeartbeatAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class CommitAnswer:
+class HeardCommit:
     """One offset that a member tried to commit; `code` is None where no answer came."""
 
     client: str
@@ -99,8 +99,8 @@ class GroupHistory:
 
     told: list[Told] = field(default_factory=list)
     given: list[Given] = field(default_factory=list)
-    beaten: list[HeartbeatAnswer] = field(default_factory=list)
-    committed: list[CommitAnswer] = field(default_factory=list)
+    beaten: list[HeardHeartbeat] = field(default_factory=list)
+    committed: list[HeardCommit] = field(default_factory=list)
     read: list[Read] = field(default_factory=list)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from itertools import pairwise
 
-from lakelog.domain.envelope import Record, Stamp
+from lakelog.domain.envelope import DomainRecord, Stamp
 from lakelog.domain.outcomes import Applied, Committed, Ignored, Verdict
 from lakelog.domain.state import DomainState
 from lakelog.model.ids import DomainId
@@ -219,7 +219,7 @@ def check_late_commit(state: DomainState, applied: Applied, deleted: set[str]) -
     return bad
 
 
-def check_fencing(last: Mapping[str, Stamp], record: Record, applied: Applied) -> list[str]:
+def check_fencing(last: Mapping[str, Stamp], record: DomainRecord, applied: Applied) -> list[str]:
     """F1: whatever has an effect is stamped later than everything its writer did before."""
     if all(isinstance(outcome, Ignored) for outcome in applied.outcomes):
         return []

@@ -25,7 +25,7 @@ from lakelog.objects.local import LocalObjectStore
 from lakelog.objects.memory import MemoryObjectStore
 from lakelog.objects.port import ObjectStore
 from lakelog.pipeline.maintenance.file_gc import FileSweeper, SweepOptions, SweepReport
-from lakelog.telemetry import Metrics
+from lakelog.telemetry import MetricsRegistry
 from lakelog.testing.guarded import (
     GuardedObjects,
     entries_of_replica,
@@ -124,7 +124,7 @@ async def _node(world: World) -> Node:
         SystemEntropy(),
         zone="z",
         options=QUICK,
-        metrics=Metrics(),
+        metrics=MetricsRegistry(),
     )
     log.start()
     world.nodes.append(Node(replica, log))
