@@ -16,10 +16,10 @@ import numpy as np
 from bench.arena import Arena
 from bench.results import OURS, Metric, Sample, percentiles_ms
 from lakelog.clock import SystemClock, SystemEntropy
+from lakelog.domain.checkpoint_store import CheckpointStore
 from lakelog.domain.events import Commit, Create
 from lakelog.domain.options import DomainOptions
 from lakelog.domain.replica import Identity, Replica
-from lakelog.domain.vault import Vault
 from lakelog.meta.sqlite import SqliteMetadataStore
 from lakelog.model.ids import TopicId, WalId
 from lakelog.objects.local import LocalObjectStore
@@ -146,8 +146,10 @@ async def rebuild(folder: Path) -> dict[str, float]:
         await replica.submit(event)
         if replica.state.index.columns.count >= ENTRIES:
             break
-    store, objects = replica._store, replica._vault._objects
-    await Vault(store, objects, domain=0, options=DomainOptions()).save(replica.state.frozen())
+    store, objects = replica._store, replica._checkpoints._objects
+    await CheckpointStore(store, objects, domain=0, options=DomainOptions()).save(
+        replica.state.frozen()
+    )
     await close()
     started = time.perf_counter()
     again, close = await open_replica(folder)

@@ -180,7 +180,7 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, default=str)
 
 
-class Plain(logging.Formatter):
+class PlainFormatter(logging.Formatter):
     """A line for humans at a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:

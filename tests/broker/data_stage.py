@@ -27,10 +27,10 @@ from lakelog.log.values import (
     ProducerFacts,
     ReadStatus,
     Settle,
+    StreamRead,
     TimestampMatch,
-    Wanted,
 )
-from lakelog.log.watch import Board, FetchWaiter
+from lakelog.log.watch import FetchWaiter, FetchWaiters
 from lakelog.model.failures import Failure, Unavailable
 from lakelog.model.ids import TopicId, WalId
 from lakelog.records.acceptance import AcceptedBatch
@@ -77,7 +77,7 @@ class MemoryLog:
     def __init__(self) -> None:
         self.domain = Domain()
         self.stored: dict[int, list[Stored]] = {}
-        self.board = Board()
+        self.board = FetchWaiters()
         self.commit_at_once = True
         self.held: list[tuple[list[int], list[AcceptedBatch], Settle]] = []
         self.foreign: list[tuple[int, AcceptedBatch]] = []
@@ -147,7 +147,7 @@ class MemoryLog:
 
     async def read(
         self,
-        wanted: Sequence[Wanted],
+        wanted: Sequence[StreamRead],
         *,
         bytes_max: int,
         deadline_s: float,
@@ -224,7 +224,7 @@ class MemoryLog:
         self.board.notify(streams)
         return Appended(verdicts, offsets, times)
 
-    def _read_stream(self, one: Wanted, bytes_max: int, *, must: bool) -> Fetched:
+    def _read_stream(self, one: StreamRead, bytes_max: int, *, must: bool) -> Fetched:
         facts = self.facts(one.stream)
         if facts is None:
             return Fetched(ReadStatus.UNKNOWN_STREAM, (), 0, -1, -1)

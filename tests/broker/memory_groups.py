@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from lakelog.coordinator.options import GroupOptions
-from lakelog.coordinator.ports import EqualSettings, SettingsBook
+from lakelog.coordinator.ports import EqualSettings, GroupSettingsLookup
 from lakelog.coordinator.requests import (
     ConsumerHeartbeatRequest,
     JoinRequest,
@@ -22,16 +22,16 @@ from lakelog.coordinator.requests import (
 )
 from lakelog.groups import classic, consumer
 from lakelog.groups.events import (
-    Beat,
-    Beaten,
     CommitOffsets,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatResult,
     GroupEvent,
+    GroupEventResult,
     GroupOutcome,
     JoinAnswer,
-    Joined,
-    Judged,
+    JoinResult,
     Leave,
-    Left,
+    LeaveResult,
     Sync,
     SyncAnswer,
     TimerExpired,
@@ -54,7 +54,7 @@ class MemoryGroups:
 
     def __init__(self, *, domains: int = 1, options: GroupOptions | None = None) -> None:
         self.options = options or GroupOptions()
-        self.settings: SettingsBook = EqualSettings(self.options)
+        self.settings: GroupSettingsLookup = EqualSettings(self.options)
         self.topics: dict[str, tuple[TopicId, int]] = {}
         self.taken: list[GroupEvent] = []
         self.foreign: list[GroupEvent] = []
@@ -106,7 +106,7 @@ class MemoryGroups:
         )
 
         def settle(outcome: GroupOutcome) -> None:
-            assert isinstance(outcome, Joined)
+            assert isinstance(outcome, JoinResult)
             if outcome.code:
                 future.set_result(JoinAnswer(outcome.code, ask.member_id))
             else:
@@ -133,7 +133,7 @@ class MemoryGroups:
             return classic.answer_sync(group, ask.member_id, generation=ask.generation)
 
         def settle(outcome: GroupOutcome) -> None:
-            assert isinstance(outcome, Judged)
+            assert isinstance(outcome, GroupEventResult)
             if outcome.code:
                 future.set_result(SyncAnswer(outcome.code))
             else:
@@ -157,21 +157,21 @@ class MemoryGroups:
 
     def leave(
         self, group_id: str, members: Sequence[tuple[str, str | None]]
-    ) -> "asyncio.Future[Left | ErrorCode]":
-        future: asyncio.Future[Left | ErrorCode] = asyncio.Future()
+    ) -> "asyncio.Future[LeaveResult | ErrorCode]":
+        future: asyncio.Future[LeaveResult | ErrorCode] = asyncio.Future()
         if not group_id:
             future.set_result(ErrorCode.INVALID_GROUP_ID)
             return future
 
         def settle(outcome: GroupOutcome) -> None:
-            assert isinstance(outcome, Left)
+            assert isinstance(outcome, LeaveResult)
             future.set_result(outcome)
 
         self._take(Leave(group_id, tuple(members)), settle)
         return future
 
-    def beat(self, ask: ConsumerHeartbeatRequest) -> "asyncio.Future[Beaten]":
-        future: asyncio.Future[Beaten] = asyncio.Future()
+    def beat(self, ask: ConsumerHeartbeatRequest) -> "asyncio.Future[ConsumerHeartbeatResult]":
+        future: asyncio.Future[ConsumerHeartbeatResult] = asyncio.Future()
         refused = check_beat(ask, self.options)
         if refused is not None:
             future.set_result(refused)
@@ -185,7 +185,7 @@ class MemoryGroups:
         )
 
         def settle(outcome: GroupOutcome) -> None:
-            assert isinstance(outcome, Beaten)
+            assert isinstance(outcome, ConsumerHeartbeatResult)
             group = self.group(ask.group_id)
             if not outcome.code and isinstance(group, ConsumerGroup):
                 outcome = self._assigned(group, event, outcome)
@@ -202,7 +202,7 @@ class MemoryGroups:
             return future
 
         def settle(outcome: GroupOutcome) -> None:
-            assert isinstance(outcome, Judged)
+            assert isinstance(outcome, GroupEventResult)
             future.set_result(outcome.code)
 
         self._take(event, settle)
@@ -268,7 +268,9 @@ class MemoryGroups:
         if not is_answered():
             self._parked.append(is_answered)
 
-    def _assigned(self, group: ConsumerGroup, event: Beat, outcome: Beaten) -> Beaten:
+    def _assigned(
+        self, group: ConsumerGroup, event: ConsumerHeartbeat, outcome: ConsumerHeartbeatResult
+    ) -> ConsumerHeartbeatResult:
         """The outcome after the target that a heartbeat made necessary, for who stays."""
         if not consumer.needs_target(group):
             return outcome
@@ -277,5 +279,5 @@ class MemoryGroups:
         if event.member_epoch < 0:
             return outcome
         again = self.apply(event)
-        assert isinstance(again, Beaten)
+        assert isinstance(again, ConsumerHeartbeatResult)
         return again

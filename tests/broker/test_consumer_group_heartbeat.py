@@ -5,7 +5,7 @@ from tests.broker.group_stage import GroupStage, run
 
 from lakelog.broker.call import CloseConnection, Later
 from lakelog.broker.lookup import PARTITIONS_MAX
-from lakelog.groups.events import Beat
+from lakelog.groups.events import ConsumerHeartbeat
 from lakelog.groups.state import GroupSettings
 from lakelog.model.ids import ZERO_TOPIC_ID
 from lakelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
@@ -78,7 +78,7 @@ def test_what_a_member_says_is_what_the_group_hears() -> None:
         joined = await beat(stage, request)
         assert joined.error_code == 0
         first = stage.groups.taken[-1]
-        assert isinstance(first, Beat)
+        assert isinstance(first, ConsumerHeartbeat)
         assert (first.instance_id, first.rack_id, first.assignor) == ("i", "r", "range")
         assert (first.names, first.pattern, first.owned) == (("t",), "t.*", ())
         assert (first.client_id, first.client_host) == ("", "/127.0.0.2")
@@ -86,12 +86,12 @@ def test_what_a_member_says_is_what_the_group_hears() -> None:
         owned = {topic.id: (1, 0)}
         await beat(stage, beat_request("m", joined.member_epoch, owned, instance_id="i"))
         second = stage.groups.taken[-1]
-        assert isinstance(second, Beat)
+        assert isinstance(second, ConsumerHeartbeat)
         assert second.owned == ((topic.id, (0, 1)),)
         assert (second.names, second.pattern, second.rebalance_timeout_ms) == (None, None, -1)
         await beat(stage, beat_request("m", joined.member_epoch, instance_id="i"))
         third = stage.groups.taken[-1]
-        assert isinstance(third, Beat)
+        assert isinstance(third, ConsumerHeartbeat)
         assert third.owned is None
 
     run(scenario())

@@ -18,7 +18,7 @@ from tests.broker.data_stage import MemoryLog, Stage, batch, topic_id
 from lakelog.broker import fetch_read
 from lakelog.broker.fetch import RESPONSE_BYTES_MAX
 from lakelog.broker.fetch_sessions import records_bytes
-from lakelog.log.values import Fetched, Wanted
+from lakelog.log.values import Fetched, StreamRead
 from lakelog.model.errors import RETRIABLE, ErrorCode
 from lakelog.model.failures import Unavailable
 from lakelog.records.header import parse_header, split_batches
@@ -87,7 +87,7 @@ class NotingLog(MemoryLog):
 
     async def read(
         self,
-        wanted: Sequence[Wanted],
+        wanted: Sequence[StreamRead],
         *,
         bytes_max: int,
         deadline_s: float,

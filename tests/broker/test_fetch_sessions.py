@@ -11,13 +11,13 @@ from lakelog.broker.fetch_sessions import (
     EPOCH_MAX,
     SESSION_PARTITIONS_MAX,
     Context,
+    FetchAnswer,
     FetchSessions,
+    FullFetch,
     Incremental,
     Key,
-    Opening,
     Results,
     Sessionless,
-    Settled,
     next_epoch,
     records_bytes,
 )
@@ -81,7 +81,7 @@ def opened(store: FetchSessions, *partitions: int, now_s: float = 0.0) -> int:
     return store.settle(context, empty(context), now_s=now_s).session_id
 
 
-def shown(settled: Settled) -> list[int]:
+def shown(settled: FetchAnswer) -> list[int]:
     return [key[1] for key, _ in settled.results]
 
 
@@ -316,7 +316,7 @@ class SessionModel(RuleBasedStateMachine):
         dropped = known[drop] if drop < len(known) else 0
         context = begin(self.store, request(*sorted(partitions), session_id=dropped), by_id=by_id)
         self.model.pop(dropped, None)
-        assert isinstance(context, Opening)
+        assert isinstance(context, FullFetch)
         results = self.found(context)
         settled = self.store.settle(context, results, now_s=0)
         assert settled.results == results

@@ -16,7 +16,7 @@ from pyiceberg.table import Table
 
 from lakelog.catalog.builtin import BuiltinCatalog
 from lakelog.catalog.commit import (
-    Terms,
+    CommitRequirements,
     append_files,
     create_table,
     load_table,
@@ -38,7 +38,7 @@ from lakelog.catalog.port import (
     TableView,
 )
 from lakelog.catalog.tables import PyIcebergTables, builtin_tables
-from lakelog.catalog.threads import Bridge, Calls
+from lakelog.catalog.threads import Calls, LibraryThreads
 from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.meta.port import KeyValue, MetadataLog, MetadataStore, Session
@@ -193,7 +193,7 @@ class Place:
         """Do something with PyIceberg's view of the catalog."""
         weather = weather or Weather()
         meta, objects = FaultyMeta(self.meta, weather), FaultyObjects(self.objects, weather)
-        bridge = Bridge(SystemClock(), threads=1)
+        bridge = LibraryThreads(SystemClock(), threads=1)
 
         def run(calls: Calls) -> T:
             return work(BuiltinCatalog(calls, Pointers(meta), objects, owner=owner))
@@ -295,9 +295,9 @@ def loaded(catalog: BuiltinCatalog) -> Table:
     return table
 
 
-def terms(table: Table, *, kept: int = 10) -> Terms:
+def terms(table: Table, *, kept: int = 10) -> CommitRequirements:
     """For the table as it was loaded."""
-    return Terms(TOPIC_ID, token_of(table), "round-1", kept)
+    return CommitRequirements(TOPIC_ID, token_of(table), "round-1", kept)
 
 
 def append(table: Table, *advances: Advance, kept: int = 10) -> AppendResult:

@@ -28,7 +28,7 @@ from tests.catalog.kit import (
 )
 
 from lakelog.catalog.commit import iceberg_schema, partition_spec, sort_order
-from lakelog.catalog.create import TableBirths, first_metadata
+from lakelog.catalog.create import TableCreation, first_metadata
 from lakelog.catalog.definition import table_properties
 from lakelog.catalog.pointers import Pointers
 from lakelog.catalog.port import TableDefinition, TableName
@@ -39,10 +39,10 @@ UUID = "11111111-2222-4333-8444-555555555555"
 OTHER = replace(DEFINITION, topic_id="f" * 32)
 
 
-def births(there: Place, weather: Weather | None = None) -> TableBirths:
+def births(there: Place, weather: Weather | None = None) -> TableCreation:
     weather = weather or Weather()
     meta, objects = FaultyMeta(there.meta, weather), FaultyObjects(there.objects, weather)
-    return TableBirths(meta, objects, SystemClock(), SystemEntropy())
+    return TableCreation(meta, objects, SystemClock(), SystemEntropy())
 
 
 @settings(deadline=None)

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from tests.catalog.kit import run
 
-from lakelog.catalog.threads import Bridge, Calls
+from lakelog.catalog.threads import Calls, LibraryThreads
 from lakelog.clock import SystemClock
 from lakelog.model.failures import Corrupt, OutcomeUnknown, Unavailable
 
@@ -37,7 +37,7 @@ def test_a_call_runs_on_the_loop_and_the_work_elsewhere() -> None:
                 nested = library.submit(calls.read, where).result()
             return threading.get_ident(), calls.read(where), nested
 
-        bridge = Bridge(SystemClock(), threads=1)
+        bridge = LibraryThreads(SystemClock(), threads=1)
         there, here, nested = await bridge.run(blocking, timeout_s=10)
         assert there != loop_thread
         assert here == nested == loop_thread
@@ -48,7 +48,7 @@ def test_a_call_runs_on_the_loop_and_the_work_elsewhere() -> None:
 
 def test_a_failure_of_the_store_arrives_as_it_is() -> None:
     async def work() -> None:
-        bridge = Bridge(SystemClock(), threads=1)
+        bridge = LibraryThreads(SystemClock(), threads=1)
         with pytest.raises(Corrupt, match="as it is"):
             await bridge.run(lambda calls: calls.read(corrupt), timeout_s=10)
         await bridge.close()
@@ -58,7 +58,7 @@ def test_a_failure_of_the_store_arrives_as_it_is() -> None:
 
 def test_a_write_without_an_answer_is_unknown_and_a_read_is_not() -> None:
     async def work() -> None:
-        bridge = Bridge(SystemClock(), threads=1)
+        bridge = LibraryThreads(SystemClock(), threads=1)
         with pytest.raises(OutcomeUnknown):
             await bridge.run(lambda calls: calls.write(forever), timeout_s=0.02)
         with pytest.raises(Unavailable):
@@ -70,7 +70,7 @@ def test_a_write_without_an_answer_is_unknown_and_a_read_is_not() -> None:
 
 def test_after_the_deadline_nothing_more_is_asked_for() -> None:
     async def work() -> None:
-        bridge = Bridge(SystemClock(), threads=1)
+        bridge = LibraryThreads(SystemClock(), threads=1)
         begun = []
 
         async def begins() -> None:
@@ -91,7 +91,7 @@ def test_after_the_deadline_nothing_more_is_asked_for() -> None:
 
 def test_a_cancelled_operation_cancels_its_call_and_ends_its_thread() -> None:
     async def work() -> None:
-        bridge = Bridge(SystemClock(), threads=1)
+        bridge = LibraryThreads(SystemClock(), threads=1)
         ended: list[str] = []
         calling = asyncio.Event()
 
@@ -126,7 +126,7 @@ def test_a_cancelled_operation_cancels_its_call_and_ends_its_thread() -> None:
 
 def test_a_library_that_hangs_is_left_and_what_it_did_is_unknown() -> None:
     async def work() -> None:
-        bridge = Bridge(SystemClock(), threads=1, hang_s=0.05)
+        bridge = LibraryThreads(SystemClock(), threads=1, hang_s=0.05)
         free = threading.Event()
         with pytest.raises(OutcomeUnknown):
             await bridge.run(lambda calls: free.wait(), timeout_s=0.05)
@@ -142,7 +142,7 @@ def test_a_library_that_hangs_is_left_and_what_it_did_is_unknown() -> None:
 
 def test_a_caller_that_gives_up_does_not_wait_for_a_library_that_hangs() -> None:
     async def work() -> None:
-        bridge = Bridge(SystemClock(), threads=1, hang_s=0.05)
+        bridge = LibraryThreads(SystemClock(), threads=1, hang_s=0.05)
         began, free = threading.Event(), threading.Event()
 
         def hang(calls: Calls) -> None:

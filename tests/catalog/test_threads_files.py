@@ -3,7 +3,7 @@
 import pytest
 from tests.catalog.kit import Fault, FaultyObjects, Weather, memory, nth, run
 
-from lakelog.catalog.threads import Bridge, Calls, ObjectFiles
+from lakelog.catalog.threads import Calls, LibraryThreads, ObjectFiles
 from lakelog.clock import SystemClock
 from lakelog.model.failures import NotFound, Refused, Unavailable
 
@@ -11,7 +11,7 @@ from lakelog.model.failures import NotFound, Refused, Unavailable
 def files_do(weather: Weather, work: "object") -> None:
     async def body() -> None:
         objects = FaultyObjects(memory().objects, weather)
-        bridge = Bridge(SystemClock(), threads=1)
+        bridge = LibraryThreads(SystemClock(), threads=1)
 
         def blocking(calls: Calls) -> None:
             assert callable(work)

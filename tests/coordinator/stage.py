@@ -16,7 +16,13 @@ from lakelog.domain.events import Event, GroupChange
 from lakelog.domain.options import DomainOptions
 from lakelog.domain.replica import Identity, Replica
 from lakelog.domain.state import LEVEL_MAX
-from lakelog.groups.events import Beaten, CommitOffsets, GroupEvent, JoinAnswer, SyncAnswer
+from lakelog.groups.events import (
+    CommitOffsets,
+    ConsumerHeartbeatResult,
+    GroupEvent,
+    JoinAnswer,
+    SyncAnswer,
+)
 from lakelog.groups.parts import GroupPart
 from lakelog.groups.state import ClassicGroup, ConsumerGroup, Group, GroupSettings
 from lakelog.meta.memory import MemoryMetadataStore
@@ -166,7 +172,7 @@ class Broker:
     def sync(self, ask: SyncRequest) -> "asyncio.Task[SyncAnswer]":
         return self.call(lambda: self.coordinator.sync(ask))
 
-    def beat(self, ask: ConsumerHeartbeatRequest) -> "asyncio.Task[Beaten]":
+    def beat(self, ask: ConsumerHeartbeatRequest) -> "asyncio.Task[ConsumerHeartbeatResult]":
         return self.call(lambda: self.coordinator.beat(ask))
 
     def commit(self, event: CommitOffsets) -> "asyncio.Task[ErrorCode]":

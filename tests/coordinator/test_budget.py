@@ -19,7 +19,7 @@ from tests.coordinator.stage import (
 )
 
 from lakelog.coordinator.options import GroupOptions
-from lakelog.groups.events import DeleteGroup, Left, TargetAssignment
+from lakelog.groups.events import DeleteGroup, LeaveResult, TargetAssignment
 from lakelog.groups.table import OFFSET_BYTES, group_bytes, member_bytes
 from lakelog.model.errors import ErrorCode
 
@@ -119,7 +119,7 @@ def test_limits_that_were_lowered_throw_nobody_out() -> None:
         again = await two.join(join_ask(answer.member_id))
         assert again.code is ErrorCode.NONE
         left = await two.call(lambda: two.coordinator.leave("g", [(answer.member_id, None)]))
-        assert left == Left((ErrorCode.NONE,), (answer.member_id,))
+        assert left == LeaveResult((ErrorCode.NONE,), (answer.member_id,))
 
     play(scenario)
 

@@ -14,7 +14,7 @@ from tests.coordinator.stage import (
 )
 
 from lakelog.coordinator.options import GroupOptions
-from lakelog.groups.events import Join, JoinAnswer, Left, Sync
+from lakelog.groups.events import Join, JoinAnswer, LeaveResult, Sync
 from lakelog.groups.state import ClassicState
 from lakelog.model.errors import ErrorCode
 
@@ -122,10 +122,10 @@ def test_an_unused_id_may_leave_once() -> None:
         (unused,) = await ids(broker, 1)
         leavers = [(unused, None), ("nobody", None), (member.member_id, None)]
         left = await broker.call(lambda: broker.coordinator.leave("g", leavers))
-        assert isinstance(left, Left)
+        assert isinstance(left, LeaveResult)
         assert left.codes == (ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NONE)
         again = await broker.call(lambda: broker.coordinator.leave("g", [(unused, None)]))
-        assert isinstance(again, Left)
+        assert isinstance(again, LeaveResult)
         assert again.codes == (ErrorCode.UNKNOWN_MEMBER_ID,)
 
     play(scenario)
@@ -328,7 +328,7 @@ def test_events_are_queued_before_the_call_returns() -> None:
             groups = broker.coordinator
             again = groups.join(join_ask(answer.member_id))
             left = groups.leave("g", [(answer.member_id, None)])
-            assert (await left) == Left((ErrorCode.NONE,), (answer.member_id,))
+            assert (await left) == LeaveResult((ErrorCode.NONE,), (answer.member_id,))
             assert (await again).code in {ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID}
 
         await broker.call(pipelined)

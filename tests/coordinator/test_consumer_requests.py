@@ -5,14 +5,19 @@ from dataclasses import replace
 
 from tests.coordinator.stage import TOPIC, Broker, Stage, beat_ask, play
 
-from lakelog.groups.events import Beat, Beaten, Expire, TargetAssignment
+from lakelog.groups.events import (
+    ConsumerHeartbeat,
+    ConsumerHeartbeatResult,
+    Expire,
+    TargetAssignment,
+)
 from lakelog.model.errors import ErrorCode
 
 SESSION_S = 45.0
 ID = bytes(TOPIC)
 
 
-async def consumer(broker: Broker, member_id: str = "m") -> Beaten:
+async def consumer(broker: Broker, member_id: str = "m") -> ConsumerHeartbeatResult:
     answer = await broker.beat(beat_ask(member_id))
     assert answer.code is ErrorCode.NONE, answer
     return answer
@@ -229,9 +234,9 @@ def test_a_session_that_is_chosen_for_a_group_holds_from_the_next_heartbeat_on()
         longer = replace(stage.settings.defaults, session_timeout_ms=60_000)
         stage.settings.chosen["g"] = longer
         assert (await broker.beat(beat_ask("m", answer.epoch))).code is ErrorCode.NONE
-        written = len(stage.written(Beat))
+        written = len(stage.written(ConsumerHeartbeat))
         assert (await broker.beat(beat_ask("m", answer.epoch))).code is ErrorCode.NONE
-        assert len(stage.written(Beat)) == written
+        assert len(stage.written(ConsumerHeartbeat)) == written
         await asyncio.sleep(59)
         assert list(broker.consumer().members) == ["m"]
         await asyncio.sleep(2)

@@ -15,7 +15,7 @@ from tests.coordinator.stage import (
 )
 
 from lakelog.coordinator.options import GroupOptions
-from lakelog.groups.events import DeleteGroup, Judged
+from lakelog.groups.events import DeleteGroup, GroupEventResult
 from lakelog.model.errors import ErrorCode
 
 GOING = ErrorCode.NOT_COORDINATOR
@@ -90,9 +90,11 @@ def test_other_events_go_through_the_log_too() -> None:
         broker = await stage.broker()
         groups = broker.coordinator
         await broker.commit(commit_event())
-        assert await broker.call(lambda: groups.submit(DeleteGroup("g"))) == Judged(ErrorCode.NONE)
+        assert await broker.call(lambda: groups.submit(DeleteGroup("g"))) == GroupEventResult(
+            ErrorCode.NONE
+        )
         missing = await broker.call(lambda: groups.submit(DeleteGroup("g")))
-        assert missing == Judged(ErrorCode.GROUP_ID_NOT_FOUND)
+        assert missing == GroupEventResult(ErrorCode.GROUP_ID_NOT_FOUND)
 
     play(scenario)
 

@@ -24,7 +24,7 @@ from lakelog.coordinator.options import GroupOptions
 from lakelog.groups.events import JoinAnswer
 from lakelog.model.errors import ErrorCode
 from lakelog.testing.faulty import Faults
-from lakelog.testing.simulation import Dice
+from lakelog.testing.simulation import SimEntropy
 
 PARTITIONS = 12
 OPTIONS = GroupOptions(initial_rebalance_delay_ms=500, consumer_session_timeout_ms=10_000)
@@ -39,7 +39,7 @@ class World:
     """What all clients see and what they were told."""
 
     stage: Stage
-    dice: Dice
+    dice: SimEntropy
     owners: dict[tuple[int, int], str] = field(default_factory=dict)
     """By generation and partition: who was given it."""
     faults: list[str] = field(default_factory=list)

@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from lakelog.coordinator.owner import is_concerned, is_waiting, owner_events
 from lakelog.groups.consumer import step
-from lakelog.groups.events import Beat, Resolved, TargetAssignment, TopicsChanged
+from lakelog.groups.events import ConsumerHeartbeat, Resolved, TargetAssignment, TopicsChanged
 from lakelog.groups.state import ConsumerGroup
 from lakelog.model.ids import TopicId
 
@@ -13,7 +13,9 @@ TOPICS = {
     "b": (TopicId(b"b" * 16), 2),
     "other": (TopicId(b"o" * 16), 9),
 }
-JOIN = Beat("g", "m", 0, None, None, 60_000, ("a",), None, None, (), "c", "/h", 45_000, 1, 100)
+JOIN = ConsumerHeartbeat(
+    "g", "m", 0, None, None, 60_000, ("a",), None, None, (), "c", "/h", 45_000, 1, 100
+)
 
 
 def told(group: ConsumerGroup, topics: dict[str, tuple[TopicId, int]]) -> ConsumerGroup:

@@ -11,7 +11,7 @@ from lakelog.discovery.membership_events import (
     JoinAnswered,
     Publish,
     SendJoin,
-    StartAsked,
+    StartRequested,
     SyncAnswered,
 )
 from lakelog.discovery.node import TopicPartition
@@ -66,7 +66,7 @@ def settled(*partitions: TopicPartition) -> Member:
     """A member in generation 5 with these partitions and a list of itself alone."""
     given = SyncAnswered(0, assignment(*partitions))
     described = DescribeAnswered(0, "Stable", (raw(),))
-    return run(OUTSIDE, StartAsked(), joined(), given, described)[0]
+    return run(OUTSIDE, StartRequested(), joined(), given, described)[0]
 
 
 def told(effects: Effects) -> list[object]:

@@ -7,11 +7,11 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.discovery.apportionment import Weighted, apportion, quotas, spread_order
+from lakelog.discovery.apportionment import WeightedMembers, apportion, quotas, spread_order
 
 
-def among(weights: list[int], domains: list[str | None] | None = None) -> Weighted:
-    return Weighted(weights, domains or [None] * len(weights), sum(weights))
+def among(weights: list[int], domains: list[str | None] | None = None) -> WeightedMembers:
+    return WeightedMembers(weights, domains or [None] * len(weights), sum(weights))
 
 
 def test_the_rest_goes_to_the_largest_remainders() -> None:

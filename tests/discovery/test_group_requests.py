@@ -12,7 +12,7 @@ from lakelog.discovery.group_requests import (
     GroupCalls,
     GroupRequest,
     GroupRequests,
-    GroupWaits,
+    GroupTimeouts,
     SendHeartbeat,
 )
 from lakelog.discovery.member import make_member
@@ -34,7 +34,7 @@ from lakelog.kafka_client.cluster import KafkaCluster
 from lakelog.kafka_client.settings import ClientSettings
 from lakelog.model.errors import ErrorCode
 
-WAITS = GroupWaits(
+WAITS = GroupTimeouts(
     session_timeout_ms=2000,
     rebalance_timeout_ms=2000,
     answer_timeout_s=5.0,
@@ -45,7 +45,7 @@ WAITS = GroupWaits(
 def with_requests(
     stand: Stand,
     work: Callable[[GroupRequests, KafkaCluster], Awaitable[None]],
-    waits: GroupWaits = WAITS,
+    waits: GroupTimeouts = WAITS,
 ) -> None:
     async def run() -> None:
         settings = ClientSettings.parse({"bootstrap.servers": stand.bootstrap})
@@ -99,7 +99,7 @@ def test_a_refusal_is_the_answer_with_its_code(ours: Stand) -> None:
         synced = await requests.run(SendSync("nobody", 1))
         assert synced == SyncAnswered(ErrorCode.UNKNOWN_MEMBER_ID)
 
-    with_requests(ours, work, GroupWaits(1, 1000, 5.0, 1.0))
+    with_requests(ours, work, GroupTimeouts(1, 1000, 5.0, 1.0))
 
 
 def test_when_nobody_answers_the_coordinator_is_lost(ours: Stand) -> None:

@@ -44,9 +44,9 @@ from lakelog.discovery.membership_events import (
     RevocationDone,
     SendLeave,
     SessionExpired,
-    StartAsked,
+    StartRequested,
     StateChanged,
-    StopAsked,
+    StopRequested,
     SyncAnswered,
 )
 from lakelog.discovery.node import NodeMetadata, NodeState
@@ -80,8 +80,8 @@ def test_a_member_that_is_no_longer_known_loses_all_and_joins_again(code: ErrorC
 )
 def test_what_cannot_heal_ends_the_membership(code: ErrorCode, kind: type[DiscoveryError]) -> None:
     for before, event in (
-        (run(OUTSIDE, StartAsked())[0], JoinAnswered(code)),
-        (run(OUTSIDE, StartAsked(), joined())[0], SyncAnswered(code)),
+        (run(OUTSIDE, StartRequested())[0], JoinAnswered(code)),
+        (run(OUTSIDE, StartRequested(), joined())[0], SyncAnswered(code)),
         (settled(A0), HeartbeatAnswered(code)),
     ):
         member, effects = run(before, event)
@@ -91,14 +91,14 @@ def test_what_cannot_heal_ends_the_membership(code: ErrorCode, kind: type[Discov
         assert effects[-1].failure.is_fatal
         assert StateChanged(NodeState.LEFT) in told(effects)
         assert (PartitionsLost((A0,)) in told(effects)) == (before.held == (A0,))
-        assert step(member, StartAsked()) == (member, ())
+        assert step(member, StartRequested()) == (member, ())
 
 
 @pytest.mark.parametrize(
     "code", [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.UNKNOWN_SERVER_ERROR, 9999]
 )
 def test_what_heals_is_tried_again_later_and_later(code: int) -> None:
-    member, attempts = run(OUTSIDE, StartAsked())[0], []
+    member, attempts = run(OUTSIDE, StartRequested())[0], []
     for _ in range(3):
         member, effects = run(member, JoinAnswered(code))
         attempts += [join.attempt for join in joins(effects)]
@@ -110,7 +110,7 @@ def test_what_heals_is_tried_again_later_and_later(code: int) -> None:
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE])
 def test_another_coordinator_is_looked_for(code: ErrorCode) -> None:
-    member, effects = run(OUTSIDE, StartAsked(), JoinAnswered(code))
+    member, effects = run(OUTSIDE, StartRequested(), JoinAnswered(code))
     assert effects[0] == ForgetCoordinator()
     assert [join.attempt for join in joins(effects)] == [1]
     member, effects = run(settled(A0), HeartbeatAnswered(code))
@@ -157,7 +157,7 @@ def test_an_announcement_starts_a_rebalance_unless_it_says_nothing_new() -> None
 
 
 def test_a_plan_from_before_an_announcement_is_asked_for_again_once() -> None:
-    late = run(OUTSIDE, StartAsked(), Announce(NodeMetadata(cores=8)))[0]
+    late = run(OUTSIDE, StartRequested(), Announce(NodeMetadata(cores=8)))[0]
     member, effects = run(late, joined(), SyncAnswered(0, assignment(A0)))
     assert len(joins(effects)) == 1
     member, effects = run(member, joined(6), SyncAnswered(0, assignment(A0)))
@@ -166,10 +166,10 @@ def test_a_plan_from_before_an_announcement_is_asked_for_again_once() -> None:
 
 
 def test_stopping_lets_go_of_everything_first_and_then_leaves() -> None:
-    member, effects = run(settled(A0, B0), StopAsked())
+    member, effects = run(settled(A0, B0), StopRequested())
     assert told(effects) == [StateChanged(NodeState.DRAINING), PartitionsRevoked((A0, B0), 0)]
     assert member.beats
-    assert step(member, StopAsked()) == (member, ())
+    assert step(member, StopRequested()) == (member, ())
     member, effects = run(member, RevocationDone(0))
     assert effects == (SendLeave("n1-1"),)
     member, effects = run(member, LeaveAnswered())
@@ -178,9 +178,9 @@ def test_stopping_lets_go_of_everything_first_and_then_leaves() -> None:
 
 
 def test_stopping_with_nothing_to_let_go_leaves_at_once() -> None:
-    assert run(settled(), StopAsked())[1][-1] == SendLeave("n1-1")
-    assert run(OUTSIDE, StartAsked(), StopAsked())[1][-1] == SendLeave("")
-    member, effects = run(OUTSIDE, StopAsked())
+    assert run(settled(), StopRequested())[1][-1] == SendLeave("n1-1")
+    assert run(OUTSIDE, StartRequested(), StopRequested())[1][-1] == SendLeave("")
+    member, effects = run(OUTSIDE, StopRequested())
     assert (member.phase, told(effects)) == (Phase.GONE, [StateChanged(NodeState.LEFT)])
 
 
@@ -196,11 +196,11 @@ def test_a_callback_that_does_not_return_makes_the_node_leave_until_it_does() ->
     assert step(member, LeaveAnswered()) == (member, ())
     member, effects = run(member, CallbackReturned())
     assert [join.member_id for join in joins(effects)] == [""]
-    member, effects = run(settled(A0), CallbackOverdue(), StopAsked())
+    member, effects = run(settled(A0), CallbackOverdue(), StopRequested())
     assert member.phase is Phase.GONE
 
 
 def test_a_callback_that_does_not_return_does_not_keep_a_node_from_leaving() -> None:
-    member, effects = run(settled(A0), StopAsked(), CallbackOverdue())
+    member, effects = run(settled(A0), StopRequested(), CallbackOverdue())
     assert effects == (SendLeave("n1-1"),)
     assert step(member, RevocationDone(0))[1] == (SendLeave("n1-1"),)

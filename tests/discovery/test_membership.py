@@ -36,7 +36,7 @@ from lakelog.discovery.membership_events import (
     RevocationDone,
     SendDescribe,
     SendSync,
-    StartAsked,
+    StartRequested,
     StateChanged,
     SyncAnswered,
 )
@@ -49,7 +49,7 @@ from lakelog.wire.codec import (
 
 
 def test_rebalance_assigned() -> None:
-    member, effects = run(OUTSIDE, StartAsked(), joined(), SyncAnswered(0, assignment(A1, B0)))
+    member, effects = run(OUTSIDE, StartRequested(), joined(), SyncAnswered(0, assignment(A1, B0)))
     assert told(effects) == [PartitionsAssigned((A1, B0), 5), StateChanged(NodeState.ACTIVE)]
     assert effects[-1] == SendDescribe()
     assert member.held == (A1, B0)
@@ -75,7 +75,7 @@ def test_rebalance_revoked() -> None:
 
 
 def test_a_member_joins_with_its_node_and_what_it_holds() -> None:
-    _, effects = run(OUTSIDE, StartAsked())
+    _, effects = run(OUTSIDE, StartRequested())
     first = decode_subscription(joins(effects)[0].metadata)
     assert (first.topics, first.user_data) == (("a", "b"), OUTSIDE.user_data)
     assert (first.owned_partitions, first.generation_id) == ((), -1)
@@ -86,13 +86,13 @@ def test_a_member_joins_with_its_node_and_what_it_holds() -> None:
 
 
 def test_a_member_id_that_is_required_is_used_at_once() -> None:
-    _, effects = run(OUTSIDE, StartAsked(), JoinAnswered(ErrorCode.MEMBER_ID_REQUIRED, "given"))
+    _, effects = run(OUTSIDE, StartRequested(), JoinAnswered(ErrorCode.MEMBER_ID_REQUIRED, "given"))
     assert [(join.member_id, join.attempt) for join in joins(effects)] == [("given", 0)]
 
 
 def test_a_leader_reads_the_counts_and_sends_everyone_an_assignment() -> None:
     elected = JoinAnswered(0, "n1-1", 5, "n1-1", members=(raw(), RawMember("x", None, b"\xff")))
-    member, effects = run(OUTSIDE, StartAsked(), elected)
+    member, effects = run(OUTSIDE, StartRequested(), elected)
     assert effects == (ReadCounts(("a", "b")),)
     member, effects = run(member, CountsRead({"a": 3, "b": 2}))
     (sync,) = effects
@@ -107,14 +107,14 @@ def test_a_leader_reads_the_counts_and_sends_everyone_an_assignment() -> None:
 
 def test_a_leader_that_is_to_skip_the_assignment_sends_none() -> None:
     returned = JoinAnswered(0, "n1-2", 5, "n1-2", skip_assignment=True, members=(raw(),))
-    _, effects = run(OUTSIDE, StartAsked(), returned)
+    _, effects = run(OUTSIDE, StartRequested(), returned)
     assert effects == (SendSync("n1-2", 5),)
 
 
 def test_an_answer_in_the_wrong_phase_changes_nothing() -> None:
-    for member in (OUTSIDE, settled(A0), run(OUTSIDE, StartAsked(), joined())[0]):
+    for member in (OUTSIDE, settled(A0), run(OUTSIDE, StartRequested(), joined())[0]):
         assert step(member, joined()) == (member, ())
-    waiting = run(OUTSIDE, StartAsked())[0]
+    waiting = run(OUTSIDE, StartRequested())[0]
     for event in (
         SyncAnswered(0, assignment(A0)),
         HeartbeatAnswered(ErrorCode.FENCED_INSTANCE_ID),
@@ -122,7 +122,7 @@ def test_an_answer_in_the_wrong_phase_changes_nothing() -> None:
         DescribeAnswered(0, "Stable", ()),
         LeaveAnswered(),
         CallbackReturned(),
-        StartAsked(),
+        StartRequested(),
     ):
         assert step(waiting, event) == (waiting, ())
 
@@ -142,7 +142,7 @@ def test_a_revocation_that_ends_during_a_rebalance_is_not_forgotten() -> None:
 def test_a_process_in_the_place_of_one_that_was_awaited_lets_the_others_go_on() -> None:
     # The one before it died while it let go of something: nobody else would ever say so.
     member, effects = run(
-        OUTSIDE, StartAsked(), joined(), SyncAnswered(0, assignment(A0, is_awaited=True))
+        OUTSIDE, StartRequested(), joined(), SyncAnswered(0, assignment(A0, is_awaited=True))
     )
     assert PartitionsAssigned((A0,), 5) in told(effects)
     assert decode_subscription(joins(effects)[0].metadata).owned_partitions == by_topic([A0])
@@ -167,7 +167,7 @@ def test_what_is_given_back_while_it_is_let_go_is_assigned_again() -> None:
 
 
 def test_an_empty_assignment_is_told_once() -> None:
-    member, effects = run(OUTSIDE, StartAsked(), joined(), SyncAnswered(0, assignment()))
+    member, effects = run(OUTSIDE, StartRequested(), joined(), SyncAnswered(0, assignment()))
     assert PartitionsAssigned((), 5) in told(effects)
     rebalance = HeartbeatAnswered(ErrorCode.REBALANCE_IN_PROGRESS)
     _, effects = run(member, rebalance, joined(6), SyncAnswered(0, assignment()))
@@ -175,14 +175,14 @@ def test_an_empty_assignment_is_told_once() -> None:
 
 
 def test_bytes_that_are_no_assignment_give_nothing() -> None:
-    member, _ = run(OUTSIDE, StartAsked(), joined(), SyncAnswered(0, b"\xff\xff\xff"))
+    member, _ = run(OUTSIDE, StartRequested(), joined(), SyncAnswered(0, b"\xff\xff\xff"))
     assert (member.phase, member.held, member.facts) == (Phase.SETTLED, (), None)
     member, _ = run(member, CountsRead({"a": 2, "b": 1}))
     assert member.ids.total == 3
 
 
 def test_the_members_are_published_when_they_have_the_hash_and_only_if_they_changed() -> None:
-    member, _ = run(OUTSIDE, StartAsked(), joined(), SyncAnswered(0, assignment(A0)))
+    member, _ = run(OUTSIDE, StartRequested(), joined(), SyncAnswered(0, assignment(A0)))
     own = replace(raw(), assignment=assignment(A0))
     member, effects = run(member, DescribeAnswered(0, "Stable", (own,)))
     (published,) = told(effects)
@@ -204,7 +204,7 @@ def test_the_members_are_published_when_they_have_the_hash_and_only_if_they_chan
 
 def test_members_with_another_hash_are_looked_at_again_and_count_in_the_end() -> None:
     other = make_member(replace(CONFIG, metadata=NodeMetadata(cores=4)))
-    member, _ = run(OUTSIDE, StartAsked(), joined(), SyncAnswered(0, assignment(A0)))
+    member, _ = run(OUTSIDE, StartRequested(), joined(), SyncAnswered(0, assignment(A0)))
     seen = DescribeAnswered(0, "Stable", (raw(other),))
     for attempt in range(1, DESCRIBES_MAX):
         member, effects = run(member, seen)
@@ -216,7 +216,7 @@ def test_members_with_another_hash_are_looked_at_again_and_count_in_the_end() ->
 
 
 def test_a_list_that_could_not_be_had_is_asked_for_after_a_good_heartbeat() -> None:
-    member, _ = run(OUTSIDE, StartAsked(), joined(), SyncAnswered(0, assignment(A0)))
+    member, _ = run(OUTSIDE, StartRequested(), joined(), SyncAnswered(0, assignment(A0)))
     in_vain = [DescribeAnswered(0, "PreparingRebalance", ())] * DESCRIBES_MAX
     member, effects = run(member, *in_vain)
     assert effects == ()
@@ -225,7 +225,7 @@ def test_a_list_that_could_not_be_had_is_asked_for_after_a_good_heartbeat() -> N
     member, effects = run(member, DescribeAnswered(0, "Stable", (raw(),)))
     assert len(told(effects)) == 1
     assert run(member, HeartbeatAnswered(0))[1] == ()
-    unlisted = run(OUTSIDE, StartAsked(), joined(), SyncAnswered(0, assignment(A0)))[0]
+    unlisted = run(OUTSIDE, StartRequested(), joined(), SyncAnswered(0, assignment(A0)))[0]
     assert SendDescribe(DESCRIBES_MAX) in run(unlisted, CoordinatorLost(), HeartbeatAnswered(0))[1]
 
 

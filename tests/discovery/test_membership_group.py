@@ -18,7 +18,7 @@ from lakelog.discovery.membership_events import (
     PartitionsAssigned,
     PartitionsRevoked,
     SessionExpired,
-    StopAsked,
+    StopRequested,
 )
 from lakelog.discovery.node import NodeMetadata, PartitionCountChanged
 
@@ -104,7 +104,7 @@ def test_members_agree_after_one_rebalance_and_publish_only_changes() -> None:
         settle(nodes)
     assert len([each for each in nodes["n1"].told if isinstance(each, MembersChanged)]) == before
     seen = nodes["n1"].member.nodes
-    nodes["n3"].take(StopAsked())
+    nodes["n3"].take(StopRequested())
     settle(nodes)
     del nodes["n3"]
     check_agreed(group, nodes)
@@ -229,7 +229,7 @@ class Chaos:
     def stop(self) -> None:
         node = self.pick()
         if node is not None:
-            node.take(StopAsked())
+            node.take(StopRequested())
             if node.member.phase is Phase.GONE:
                 del self.nodes[node.name]
 

@@ -24,8 +24,8 @@ from lakelog.discovery.membership_events import (
     SendJoin,
     SendLeave,
     SendSync,
-    StartAsked,
-    StopAsked,
+    StartRequested,
+    StopRequested,
     SyncAnswered,
 )
 from lakelog.discovery.node import NodeMetadata, NodeState
@@ -130,7 +130,7 @@ def play(scene_of: Callable[[Scene], Awaitable[None]], *, start: bool = True) ->
         scene = Scene()
         running = asyncio.ensure_future(scene.session.run())
         if start:
-            scene.session.handle(StartAsked())
+            scene.session.handle(StartRequested())
             await scene.until(lambda: scene.view.member.nodes)
         try:
             await scene_of(scene)
@@ -205,9 +205,9 @@ def test_a_parked_join_outlasts_the_session_because_it_beats_aside() -> None:
 def test_leaving_gives_up_a_parked_join() -> None:
     async def scene(at: Scene) -> None:
         at.coordinator.parked = asyncio.Event()
-        at.session.handle(StartAsked())
+        at.session.handle(StartRequested())
         await at.until(lambda: at.coordinator.under_way)
-        at.session.handle(StopAsked())
+        at.session.handle(StopRequested())
         await asyncio.wait_for(at.view.left(), LIMIT_S)
         assert at.coordinator.kinds() == ["SendJoin", "SendLeave"]
         assert at.view.state is NodeState.LEFT
@@ -218,8 +218,8 @@ def test_leaving_gives_up_a_parked_join() -> None:
 def test_a_node_that_never_asked_removes_nobody_when_it_leaves() -> None:
     async def work() -> None:
         scene = Scene()
-        scene.session.handle(StartAsked())
-        scene.session.handle(StopAsked())
+        scene.session.handle(StartRequested())
+        scene.session.handle(StopRequested())
         running = asyncio.ensure_future(scene.session.run())
         await asyncio.wait_for(scene.view.left(), LIMIT_S)
         running.cancel()
@@ -233,7 +233,7 @@ def test_partitions_are_let_go_of_before_it_leaves() -> None:
     async def scene(at: Scene) -> None:
         order: list[str] = []
         at.subscribers.revoked.add(lambda _: order.append(f"revoked {at.coordinator.kinds()[-1]}"))
-        at.session.handle(StopAsked())
+        at.session.handle(StopRequested())
         assert not at.view.member.held, "out of sight at once"
         await asyncio.wait_for(at.view.left(), LIMIT_S)
         assert len(order) == 1
@@ -263,7 +263,7 @@ def test_a_bug_is_raised_not_swallowed() -> None:
             raise ZeroDivisionError
 
         scene.coordinator.beat = broken
-        scene.session.handle(StartAsked())
+        scene.session.handle(StartRequested())
         with pytest.raises(ZeroDivisionError):
             await asyncio.wait_for(scene.session.run(), LIMIT_S)
         scene.view.end()

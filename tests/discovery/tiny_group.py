@@ -35,7 +35,7 @@ from lakelog.discovery.membership_events import (
     SendJoin,
     SendLeave,
     SendSync,
-    StartAsked,
+    StartRequested,
     SyncAnswered,
 )
 from lakelog.discovery.node import TopicPartition
@@ -195,7 +195,7 @@ class TinyNode:
         self.told: list[Change] = []
         self.failure: DiscoveryError | None = None
         self._request = 0
-        self.take(StartAsked())
+        self.take(StartRequested())
 
     def take(self, event: Event) -> None:
         """One event, and all that is to be done about it."""

@@ -8,15 +8,15 @@ from tests.domain.test_checkpoint_model import checkpoint_of, reloaded
 from lakelog.domain.envelope import DomainRecord, Stamp, encode_record
 from lakelog.domain.events import Barrier, Genesis, GroupChange, Hello, Kind, Upgrade, needed_level
 from lakelog.domain.machine import apply
-from lakelog.domain.outcomes import Done, GroupJudged, Outcome
+from lakelog.domain.outcomes import Done, GroupApplied, Outcome
 from lakelog.domain.state import DomainState
-from lakelog.groups.events import CommitOffsets, Judged
+from lakelog.groups.events import CommitOffsets, GroupEventResult
 from lakelog.groups.parts import PARTS_LEVEL, GroupPart, event_parts
 from lakelog.model.errors import ErrorCode
 
 TOPIC = b"t" * 16
-TAKEN = GroupJudged(Judged(ErrorCode.NONE))
-REFUSED = GroupJudged(Judged(ErrorCode.UNKNOWN_SERVER_ERROR))
+TAKEN = GroupApplied(GroupEventResult(ErrorCode.NONE))
+REFUSED = GroupApplied(GroupEventResult(ErrorCode.UNKNOWN_SERVER_ERROR))
 
 
 def commit_of(offset: int, *, count: int = 50) -> CommitOffsets:

@@ -21,7 +21,7 @@ from lakelog.domain.machine import apply
 from lakelog.domain.outcomes import (
     Committed,
     Done,
-    GroupJudged,
+    GroupApplied,
     Ignored,
     Outcome,
     Swapped,
@@ -90,7 +90,7 @@ def plain(outcome: Outcome) -> Any:
             return log_starts.tolist()
         case Swapped(accepted=accepted):
             return accepted
-        case GroupJudged(outcome=judged):
+        case GroupApplied(outcome=judged):
             return judged
         case Ignored():
             return "ignored"

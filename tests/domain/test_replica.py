@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from lakelog.clock import SystemClock
+from lakelog.domain.checkpoint_store import CheckpointStore
 from lakelog.domain.envelope import DomainRecord, Stamp, encode_record
 from lakelog.domain.events import Barrier, Create, Genesis, Trim
 from lakelog.domain.options import DomainOptions
 from lakelog.domain.outcomes import Done, Trimmed
 from lakelog.domain.replica import Identity, Replica
-from lakelog.domain.vault import Vault
 from lakelog.meta import keys
 from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.meta.port import LogPage, MetadataLog
@@ -276,7 +276,9 @@ def test_checkpoints_are_kept_in_threes_and_the_log_is_trimmed_to_the_oldest() -
     async def scenario(world: World) -> None:
         replica = await world.born("broker-1")
         await write_until_trimmed(world, replica, 20)
-        pointer = await Vault(world.store, world.objects, domain=0, options=SMALL).pointer()
+        pointer = await CheckpointStore(
+            world.store, world.objects, domain=0, options=SMALL
+        ).pointer()
         assert pointer is not None
         assert len(pointer.kept) == 3
         assert (await world.log.read(after=0)).start <= pointer.kept[-1].position + 1

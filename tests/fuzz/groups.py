@@ -15,8 +15,8 @@ from lakelog.groups.classic_members import topics_of
 from lakelog.groups.consumer import target_event
 from lakelog.groups.events import (
     Adopt,
-    Beat,
     CommitOffsets,
+    ConsumerHeartbeat,
     DeleteGroup,
     DeleteOffsets,
     Expire,
@@ -63,11 +63,15 @@ def join(member_id: str, *, is_new: bool = True, instance_id: str | None = None)
     )
 
 
-def beat(member_id: str, epoch: int, names: tuple[str, ...] | None, instance: str | None) -> Beat:
+def beat(
+    member_id: str, epoch: int, names: tuple[str, ...] | None, instance: str | None
+) -> ConsumerHeartbeat:
     """A heartbeat in the consumer group."""
     owned = () if names is not None else ((TOPIC, (0, 1)),)
     told = (60_000 if names is not None else -1, names, None, "range", owned)
-    return Beat("k", member_id, epoch, instance, "rack", *told, "id", "/h", 45_000, 1, 9)
+    return ConsumerHeartbeat(
+        "k", member_id, epoch, instance, "rack", *told, "id", "/h", 45_000, 1, 9
+    )
 
 
 def _build() -> tuple[GroupTable, tuple[GroupEvent, ...]]:

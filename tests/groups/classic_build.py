@@ -5,10 +5,10 @@ from lakelog.groups.events import (
     Adopt,
     CommitOffsets,
     Expire,
+    GroupEventResult,
     GroupOutcome,
     Join,
-    Joined,
-    Judged,
+    JoinResult,
     Leave,
     Sync,
     TimerExpired,
@@ -89,7 +89,7 @@ def commit_of(member_id: str, generation: int, instance: str | None = None) -> C
 
 
 def code_of(outcome: GroupOutcome) -> ErrorCode:
-    assert isinstance(outcome, Judged | Joined)
+    assert isinstance(outcome, GroupEventResult | JoinResult)
     return outcome.code
 
 

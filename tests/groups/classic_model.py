@@ -14,13 +14,13 @@ from lakelog.groups.classic import answer_join, answer_sync, step, timers
 from lakelog.groups.events import (
     Adopt,
     Expire,
+    GroupEventResult,
     GroupOutcome,
     Join,
     JoinAnswer,
-    Joined,
-    Judged,
+    JoinResult,
     Leave,
-    Left,
+    LeaveResult,
     Sync,
     SyncAnswer,
     TimerExpired,
@@ -170,7 +170,7 @@ def check_refusal(
     before: ClassicGroup, event: Event, after: ClassicGroup, outcome: GroupOutcome
 ) -> None:
     match outcome:
-        case Left(codes=codes, member_ids=member_ids):
+        case LeaveResult(codes=codes, member_ids=member_ids):
             assert isinstance(event, Leave)
             assert len(codes) == len(member_ids) == len(event.members)
             left = {
@@ -178,9 +178,9 @@ def check_refusal(
             }
             assert before.members.keys() - after.members.keys() == left
             is_refused = not left
-        case Joined(code=ErrorCode.GROUP_MAX_SIZE_REACHED):
+        case JoinResult(code=ErrorCode.GROUP_MAX_SIZE_REACHED):
             is_refused = False  # A member that finds no room is out.
-        case Joined(code=code) | Judged(code=code):
+        case JoinResult(code=code) | GroupEventResult(code=code):
             is_refused = code is not ErrorCode.NONE
         case _:
             raise AssertionError(outcome)
@@ -209,9 +209,13 @@ class World:
         assert bytes_of(before) == saved, "the group that was given is not touched"
         check_step(before, event, self.group, outcome)
         self.said.append(event)
-        if isinstance(event, Join) and outcome == Joined(ErrorCode.NONE, event.member_id):
+        if isinstance(event, Join) and outcome == JoinResult(ErrorCode.NONE, event.member_id):
             self.joins[event.member_id] = event.instance_id
-        if isinstance(event, Sync) and outcome == Judged(ErrorCode.NONE) and event.is_last:
+        if (
+            isinstance(event, Sync)
+            and outcome == GroupEventResult(ErrorCode.NONE)
+            and event.is_last
+        ):
             self.syncs[event.member_id] = (event.generation, event.instance_id)
         self.answer()
         return outcome

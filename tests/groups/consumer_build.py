@@ -10,7 +10,14 @@ from typing import TypedDict, Unpack
 import msgspec
 
 from lakelog.groups.consumer import ConsumerEvent, step, target_event
-from lakelog.groups.events import Beat, Beaten, CommitOffsets, GroupOutcome, Owned, TargetAssignment
+from lakelog.groups.events import (
+    CommitOffsets,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatResult,
+    GroupOutcome,
+    Owned,
+    TargetAssignment,
+)
 from lakelog.groups.state import ConsumerGroup, ConsumerMember, MemberState, Shares
 from lakelog.model.errors import ErrorCode
 from lakelog.model.ids import TopicId
@@ -41,7 +48,7 @@ class Fields(TypedDict, total=False):
     holder_epoch: int
 
 
-def beat_of(member_id: str, epoch: int, **fields: Unpack[Fields]) -> Beat:
+def beat_of(member_id: str, epoch: int, **fields: Unpack[Fields]) -> ConsumerHeartbeat:
     """A heartbeat that tells only what is given."""
     told: Fields = {
         "instance_id": None,
@@ -59,10 +66,10 @@ def beat_of(member_id: str, epoch: int, **fields: Unpack[Fields]) -> Beat:
         "holder_epoch": -1,
     }
     told.update(fields)
-    return Beat("group", member_id, epoch, **told)
+    return ConsumerHeartbeat("group", member_id, epoch, **told)
 
 
-def join_of(member_id: str, **fields: Unpack[Fields]) -> Beat:
+def join_of(member_id: str, **fields: Unpack[Fields]) -> ConsumerHeartbeat:
     """A heartbeat that joins and reads "orders", unless it says otherwise."""
     told: Fields = {"rebalance_timeout_ms": REBALANCE_MS, "owned": ()}
     if "pattern" not in fields:
@@ -122,18 +129,18 @@ def fed(group: ConsumerGroup, *events: ConsumerEvent) -> ConsumerGroup:
 
 def answered(
     group: ConsumerGroup, member_id: str, epoch: int, **fields: Unpack[Fields]
-) -> tuple[ConsumerGroup, Beaten]:
+) -> tuple[ConsumerGroup, ConsumerHeartbeatResult]:
     """The group and the answer after a heartbeat."""
     after, outcome = feed(group, beat_of(member_id, epoch, **fields))
-    assert isinstance(outcome, Beaten)
+    assert isinstance(outcome, ConsumerHeartbeatResult)
     return after, outcome
 
 
-def refused(group: ConsumerGroup, event: Beat) -> ErrorCode:
+def refused(group: ConsumerGroup, event: ConsumerHeartbeat) -> ErrorCode:
     """The code that refuses a heartbeat, which changes nothing."""
     after, outcome = feed(group, event)
     assert after is group
-    assert isinstance(outcome, Beaten)
+    assert isinstance(outcome, ConsumerHeartbeatResult)
     assert outcome.code is not ErrorCode.NONE
     assert outcome.reason
     assert outcome.assignment is None

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from tests.groups.consumer_build import REBALANCE_MS, Fields, beat_of
 
-from lakelog.groups.events import Beat, Beaten, Owned
+from lakelog.groups.events import ConsumerHeartbeat, ConsumerHeartbeatResult, Owned
 from lakelog.model.errors import ErrorCode
 
 REJOIN = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
@@ -48,7 +48,7 @@ class Client:
         self.names, self.pattern = names, pattern
         self.unsaid["names"], self.unsaid["pattern"] = names, pattern
 
-    def next_beat(self) -> Beat:
+    def next_beat(self) -> ConsumerHeartbeat:
         """What it sends now."""
         if self.epoch == 0:
             self.owned = self.told = frozenset()
@@ -65,7 +65,7 @@ class Client:
         self.is_full = True
         return beat_of(self.member_id, self.epoch, **told)
 
-    def hear(self, answer: Beaten) -> None:
+    def hear(self, answer: ConsumerHeartbeatResult) -> None:
         """Take in the answer to the last heartbeat."""
         if answer.code in REJOIN:
             self.forget()

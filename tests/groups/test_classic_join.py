@@ -15,7 +15,7 @@ from tests.groups.classic_build import (
 )
 
 from lakelog.groups.classic import answer_join, step
-from lakelog.groups.events import Joined, TimerExpired
+from lakelog.groups.events import JoinResult, TimerExpired
 from lakelog.groups.state import ClassicGroup, ClassicState, TimerKind
 from lakelog.model.errors import ErrorCode
 
@@ -168,7 +168,7 @@ def test_row_83_in_completing_the_same_protocols_get_the_same_generation() -> No
     for member_id, known in (("a", 2), ("b", 0)):
         after, outcome = step(group, again(member_id))
         assert after is group
-        assert outcome == Joined(ErrorCode.NONE, member_id)
+        assert outcome == JoinResult(ErrorCode.NONE, member_id)
         answer = answer_join(after, member_id)
         assert answer is not None
         assert (answer.generation, answer.leader, len(answer.members)) == (2, "a", known)
@@ -223,7 +223,7 @@ def test_the_broker_of_the_last_join_holds_the_member() -> None:
 def test_row_85_a_static_follower_comes_back_without_a_rebalance() -> None:
     group = stable(join_of("a"), join_of("b", instance="one"))
     after, outcome = step(group, join_of("b2", instance="one", holder=3))
-    assert outcome == Joined(ErrorCode.NONE, "b2")
+    assert outcome == JoinResult(ErrorCode.NONE, "b2")
     assert (after.state, after.generation, after.leader) == (STABLE, group.generation, "a")
     assert after.members["b2"].assignment == b"b"
     assert after.members["b2"].holder == 3
@@ -236,7 +236,7 @@ def test_row_85_a_static_follower_comes_back_without_a_rebalance() -> None:
 def test_row_85_a_static_leader_comes_back_and_does_not_assign_anew() -> None:
     group = stable(join_of("a", instance="one"), join_of("b"))
     after, outcome = step(group, join_of("a2", instance="one"))
-    assert outcome == Joined(ErrorCode.NONE, "a2", leader="a", skip_assignment=True)
+    assert outcome == JoinResult(ErrorCode.NONE, "a2", leader="a", skip_assignment=True)
     assert (after.state, after.leader) == (STABLE, "a2")
     answer = answer_join(after, "a2")
     assert answer is not None
@@ -303,7 +303,7 @@ def test_row_32_if_the_limit_was_lowered_the_last_to_join_again_is_turned_away()
     group = feed(stable(join_of("a"), join_of("b"), join_of("c")), again("a"), again("b"))
     assert group.state is PREPARING
     after, outcome = step(group, again("c", members_max=2))
-    assert outcome == Joined(ErrorCode.GROUP_MAX_SIZE_REACHED)
+    assert outcome == JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED)
     assert (after.state, list(after.members)) == (COMPLETING, ["a", "b"])
     # One that already waits stays.
     assert feed(group, again("b", members_max=2)) is group

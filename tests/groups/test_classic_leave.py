@@ -13,7 +13,7 @@ from tests.groups.classic_build import (
 )
 
 from lakelog.groups.classic import answer_join, step
-from lakelog.groups.events import Adopt, Expire, Left
+from lakelog.groups.events import Adopt, Expire, LeaveResult
 from lakelog.groups.state import ClassicGroup, ClassicState
 from lakelog.model.errors import ErrorCode
 
@@ -35,7 +35,7 @@ def test_row_86_each_member_of_a_leave_has_its_own_code() -> None:
     )
     after, outcome = step(group, asked)
     codes = (NONE, NONE, UNKNOWN, UNKNOWN, UNKNOWN, FENCED, UNKNOWN)
-    assert outcome == Left(codes, ("a", "b", "ghost", "", "", "other", "c"))
+    assert outcome == LeaveResult(codes, ("a", "b", "ghost", "", "", "other", "c"))
     assert (after.state, list(after.members), after.leader) == (PREPARING, ["c"], "c")
     assert after.instances == {"two": "c"}
 
@@ -44,7 +44,7 @@ def test_row_86_a_static_member_leaves_by_its_id_with_or_without_its_instance() 
     group = stable(join_of("a"), join_of("b", instance="one"))
     for named in (("b", "one"), ("b", None), ("", "one")):
         after, outcome = step(group, leave_of(named))
-        assert outcome == Left((NONE,), ("b",))
+        assert outcome == LeaveResult((NONE,), ("b",))
         assert list(after.members) == ["a"]
 
 
@@ -52,7 +52,7 @@ def test_row_86_who_is_named_twice_in_one_leave_is_gone_the_second_time() -> Non
     group = stable(join_of("a"), join_of("b", instance="one"))
     asked = leave_of(("b", "one"), ("b", None), ("", "one"), ("other", "one"))
     _, outcome = step(group, asked)
-    assert isinstance(outcome, Left)
+    assert isinstance(outcome, LeaveResult)
     assert outcome.codes == (NONE, UNKNOWN, UNKNOWN, UNKNOWN)
 
 
@@ -60,7 +60,7 @@ def test_row_86_a_leave_that_nobody_may_make_changes_nothing() -> None:
     for group in (stable(join_of("a")), ClassicGroup("group")):
         after, outcome = step(group, leave_of(("ghost", None), ("", "one")))
         assert after is group
-        assert outcome == Left((UNKNOWN, UNKNOWN), ("ghost", ""))
+        assert outcome == LeaveResult((UNKNOWN, UNKNOWN), ("ghost", ""))
         assert step(group, leave_of())[0] is group
 
 

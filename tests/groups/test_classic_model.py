@@ -18,7 +18,7 @@ from tests.groups.classic_model import (
 from tests.profiles import examples
 
 from lakelog.groups.classic import answer_join, answer_sync, judge_heartbeat
-from lakelog.groups.events import Expire, Joined, Judged
+from lakelog.groups.events import Expire, GroupEventResult, JoinResult
 from lakelog.groups.state import ClassicState
 from lakelog.model.errors import ErrorCode
 
@@ -82,7 +82,7 @@ class Client:
         outcome = self.world.feed(
             join_of(self.member_id, is_new=is_new, instance=self.instance, delay_ms=3_000)
         )
-        assert isinstance(outcome, Joined)
+        assert isinstance(outcome, JoinResult)
         assert outcome.code is ErrorCode.NONE
         self.phase = "joining"
 
@@ -99,7 +99,7 @@ class Client:
         outcome = self.world.feed(
             sync_of(self.member_id, self.generation, given, instance=self.instance)
         )
-        assert isinstance(outcome, Judged)
+        assert isinstance(outcome, GroupEventResult)
         self.turn(outcome.code, "syncing")
 
     def hear_sync(self) -> None:

@@ -16,7 +16,13 @@ from tests.groups.classic_build import (
 )
 
 from lakelog.groups.classic import answer_sync, step, timers
-from lakelog.groups.events import Judged, Sync, SyncAnswer, TimerExpired, encode_group_event
+from lakelog.groups.events import (
+    GroupEventResult,
+    Sync,
+    SyncAnswer,
+    TimerExpired,
+    encode_group_event,
+)
 from lakelog.groups.parts import sync_parts
 from lakelog.groups.state import ClassicGroup, ClassicState, TimerKind
 from lakelog.model.errors import ErrorCode
@@ -50,7 +56,7 @@ def test_row_34_in_stable_a_sync_gets_the_present_assignment_and_changes_no_othe
     group = feed(group, sync_of("b", 2))
     again, outcome = step(group, sync_of("a", 2, {"a": b"everything"}))
     assert again is group
-    assert outcome == Judged(ErrorCode.NONE)
+    assert outcome == GroupEventResult(ErrorCode.NONE)
     assert shares(again) == {"a": b"left", "b": b"right"}
 
 

@@ -32,9 +32,9 @@ from lakelog.groups.consumer import (
 from lakelog.groups.events import (
     Adopt,
     Expire,
-    Judged,
+    GroupEventResult,
     Leave,
-    Left,
+    LeaveResult,
     Resolved,
     TimerExpired,
     TopicsChanged,
@@ -44,8 +44,8 @@ from lakelog.groups.events import (
 from lakelog.groups.state import ConsumerGroup, Group, TimerKind
 from lakelog.model.errors import ErrorCode
 
-DONE, STALE = Judged(ErrorCode.NONE), Judged(ErrorCode.ILLEGAL_GENERATION)
-NO_MEMBER = Judged(ErrorCode.UNKNOWN_MEMBER_ID)
+DONE, STALE = GroupEventResult(ErrorCode.NONE), GroupEventResult(ErrorCode.ILLEGAL_GENERATION)
+NO_MEMBER = GroupEventResult(ErrorCode.UNKNOWN_MEMBER_ID)
 HALF = ((ORDERS, (0, 1)),)
 
 
@@ -109,7 +109,7 @@ def test_row_86_an_administrator_removes_members_with_one_rebalance() -> None:
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.FENCED_INSTANCE_ID,
     )
-    assert outcome == Left((gone, gone, unknown, fenced, unknown), ("a", "c", "x", "x", ""))
+    assert outcome == LeaveResult((gone, gone, unknown, fenced, unknown), ("a", "c", "x", "x", ""))
     assert (list(after.members), after.epoch) == (["b", "d"], group.epoch + 1)
 
 
@@ -117,7 +117,7 @@ def test_row_86_a_leave_of_nobody_changes_nothing_and_one_twice_counts_once() ->
     group = stable("a")
     assert feed(group, Leave("group", (("x", None),)))[0] is group
     after, outcome = feed(group, Leave("group", (("a", None), ("a", None))))
-    assert outcome == Left((ErrorCode.NONE, ErrorCode.NONE), ("a", "a"))
+    assert outcome == LeaveResult((ErrorCode.NONE, ErrorCode.NONE), ("a", "a"))
     assert after.epoch == group.epoch + 1
 
 

@@ -17,7 +17,7 @@ from tests.groups.consumer_build import (
 )
 
 from lakelog.groups.consumer import needs_target, step
-from lakelog.groups.events import Adopt, Beaten, Resolved
+from lakelog.groups.events import Adopt, ConsumerHeartbeatResult, Resolved
 from lakelog.groups.state import ConsumerGroup, MemberState
 from lakelog.model.errors import ErrorCode
 
@@ -26,7 +26,7 @@ ALL = ((ORDERS, (0, 1, 2, 3)),)
 
 def test_row_89_a_first_join_is_answered_in_full_and_never_with_epoch_0() -> None:
     group, answer = feed(ConsumerGroup("group"), join_of("a"))
-    assert answer == Beaten(ErrorCode.NONE, None, "a", 1, ())
+    assert answer == ConsumerHeartbeatResult(ErrorCode.NONE, None, "a", 1, ())
     assert (group.epoch, group.target_epoch) == (2, 1)
     assert needs_target(group)
 
@@ -35,18 +35,18 @@ def test_row_89_a_first_member_waits_for_the_first_target() -> None:
     group = fed(ConsumerGroup("group"), join_of("a"))
     waiting, answer = answered(group, "a", 1)
     assert waiting is group
-    assert answer == Beaten(ErrorCode.NONE, None, "a", 1, None)
+    assert answer == ConsumerHeartbeatResult(ErrorCode.NONE, None, "a", 1, None)
     group = retargeted(group, {"orders": (ORDERS, 4)})
     assert not needs_target(group)
     group, answer = answered(group, "a", 1)
-    assert answer == Beaten(ErrorCode.NONE, None, "a", 2, ALL)
+    assert answer == ConsumerHeartbeatResult(ErrorCode.NONE, None, "a", 2, ALL)
     assert group.members["a"].state is MemberState.STABLE
 
 
 def test_a_join_that_is_repeated_after_the_target_came_is_answered_with_its_partitions() -> None:
     group = retargeted(fed(ConsumerGroup("group"), join_of("a")), {"orders": (ORDERS, 4)})
     group, answer = feed(group, join_of("a"))
-    assert answer == Beaten(ErrorCode.NONE, None, "a", 2, ALL)
+    assert answer == ConsumerHeartbeatResult(ErrorCode.NONE, None, "a", 2, ALL)
     assert group.epoch == 2
 
 
@@ -54,7 +54,7 @@ def test_members_that_come_raise_the_group_epoch_by_one_each_and_start_at_the_ta
     group = stable("a")
     epoch = group.epoch
     group, answer = feed(group, join_of("b"))
-    assert isinstance(answer, Beaten)
+    assert isinstance(answer, ConsumerHeartbeatResult)
     assert (group.epoch, answer.epoch, answer.assignment) == (epoch + 1, epoch, ())
     assert group.members["b"].state is MemberState.STABLE
     assert fed(group, join_of("c")).epoch == epoch + 2
@@ -92,7 +92,7 @@ def test_row_92_the_epoch_before_is_believed_only_with_a_part_of_the_assigned_pa
     if is_believed:
         same, answer = feed(group, event)
         assert same is group
-        assert answer == Beaten(ErrorCode.NONE, None, "a", 3, None)
+        assert answer == ConsumerHeartbeatResult(ErrorCode.NONE, None, "a", 3, None)
     else:
         assert refused(group, event) is ErrorCode.FENCED_MEMBER_EPOCH
 
@@ -118,7 +118,7 @@ def test_row_38_a_known_member_joins_again_with_epoch_0_and_without_a_rebalance(
     group = stable("a", "b")
     after, answer = feed(group, join_of("a"))
     assert (after.epoch, after.target_epoch) == (group.epoch, group.target_epoch)
-    assert isinstance(answer, Beaten)
+    assert isinstance(answer, ConsumerHeartbeatResult)
     assert answer.epoch == group.members["a"].epoch
     assert answer.assignment is not None
     assert len(answer.assignment[0][1]) == 2
@@ -137,7 +137,7 @@ def test_joining_again_lets_go_of_what_was_to_be_revoked() -> None:
     group = fed(group, beat_of("a", 2))
     assert group.members["a"].state is MemberState.UNREVOKED
     group, answer = feed(group, join_of("a"))
-    assert answer == Beaten(ErrorCode.NONE, None, "a", 3, ((ORDERS, (0, 1)),))
+    assert answer == ConsumerHeartbeatResult(ErrorCode.NONE, None, "a", 3, ((ORDERS, (0, 1)),))
     group, answer = answered(group, "b", 2)
     assert answer.assignment == ((ORDERS, (2, 3)),)
 
@@ -148,7 +148,7 @@ def test_row_32_a_full_group_takes_nobody_else_but_keeps_its_members() -> None:
     assert refused(group, join_of("c", members_max=2)) is full
     after, answer = feed(group, join_of("a", members_max=2))
     assert after.members.keys() == group.members.keys()
-    assert isinstance(answer, Beaten)
+    assert isinstance(answer, ConsumerHeartbeatResult)
     assert answer.code is ErrorCode.NONE
     assert refused(group, beat_of("c", 2, members_max=2)) is ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -208,7 +208,7 @@ def test_only_another_subscription_is_a_rebalance(told: Fields, is_rebalance: bo
 
 def test_k7_a_first_pattern_is_a_rebalance_once_it_is_resolved() -> None:
     group, answer = feed(ConsumerGroup("group"), join_of("a", pattern="o.*"))
-    assert answer == Beaten(ErrorCode.NONE, None, "a", 1, ())
+    assert answer == ConsumerHeartbeatResult(ErrorCode.NONE, None, "a", 1, ())
     assert (group.epoch, needs_target(group)) == (1, False)
     group = fed(group, Resolved("group", "o.*", ("orders",)))
     assert (group.epoch, needs_target(group)) == (2, True)
@@ -224,7 +224,7 @@ def test_another_pattern_or_none_is_a_rebalance_at_once() -> None:
 def test_a_member_that_reads_nothing_comes_without_a_rebalance_and_goes_with_one() -> None:
     group = stable("a")
     came, answer = feed(group, join_of("b", names=()))
-    assert answer == Beaten(ErrorCode.NONE, None, "b", 2, ())
+    assert answer == ConsumerHeartbeatResult(ErrorCode.NONE, None, "b", 2, ())
     assert came.epoch == group.epoch
     assert fed(came, beat_of("b", -1)).epoch == group.epoch + 1
 
@@ -240,7 +240,7 @@ def test_a_steady_heartbeat_changes_nothing() -> None:
     epoch = group.members["a"].epoch
     same, answer = answered(group, "a", epoch)
     assert same is group
-    assert answer == Beaten(ErrorCode.NONE, None, "a", epoch, None)
+    assert answer == ConsumerHeartbeatResult(ErrorCode.NONE, None, "a", epoch, None)
 
 
 @pytest.mark.parametrize("names", [("orders",), None])
@@ -252,7 +252,7 @@ def test_row_90_a_full_request_is_answered_with_the_assignment(
     full = beat_of("a", 2, rebalance_timeout_ms=60_000, names=names, pattern=pattern, owned=ALL)
     same, answer = feed(group, full)
     assert same is group
-    assert answer == Beaten(ErrorCode.NONE, None, "a", 2, ALL)
+    assert answer == ConsumerHeartbeatResult(ErrorCode.NONE, None, "a", 2, ALL)
 
 
 @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ def test_row_90_less_than_a_full_request_is_not_answered_with_the_assignment(
 def test_row_90_a_leave_is_answered_with_its_own_epoch_and_is_a_rebalance() -> None:
     group = stable("a", "b")
     after, answer = feed(group, beat_of("a", -1))
-    assert answer == Beaten(ErrorCode.NONE, None, "a", -1, None)
+    assert answer == ConsumerHeartbeatResult(ErrorCode.NONE, None, "a", -1, None)
     assert after.epoch == group.epoch + 1
     assert list(after.members) == ["b"]
     assert list(after.target) == ["b"]
@@ -283,7 +283,7 @@ def test_row_90_a_leave_is_answered_with_its_own_epoch_and_is_a_rebalance() -> N
 
 def test_leaving_for_a_while_without_an_instance_id_is_leaving() -> None:
     group, answer = feed(stable("a", "b"), beat_of("a", -2))
-    assert answer == Beaten(ErrorCode.NONE, None, "a", -2, None)
+    assert answer == ConsumerHeartbeatResult(ErrorCode.NONE, None, "a", -2, None)
     assert list(group.members) == ["b"]
 
 
@@ -292,7 +292,7 @@ def test_row_81_an_emptied_group_keeps_its_epoch_for_whoever_comes_next() -> Non
     assert (group.epoch, group.target_epoch, group.owners, group.target) == (3, 3, {}, {})
     assert not needs_target(group)
     group, answer = feed(group, join_of("b"))
-    assert answer == Beaten(ErrorCode.NONE, None, "b", 3, ())
+    assert answer == ConsumerHeartbeatResult(ErrorCode.NONE, None, "b", 3, ())
     assert (group.epoch, group.target_epoch) == (4, 3)
     assert needs_target(group)
 

@@ -39,8 +39,8 @@ from lakelog.groups.consumer import (
 )
 from lakelog.groups.events import (
     Adopt,
-    Beat,
-    Beaten,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatResult,
     Expire,
     GroupOutcome,
     Leave,
@@ -113,7 +113,7 @@ class Honest(RuleBasedStateMachine):
             assert is_told or is_change(before, self.group), "P5: a rebalance without a change"
         return outcome
 
-    def adopting(self, event: Beat) -> Beat:
+    def adopting(self, event: ConsumerHeartbeat) -> ConsumerHeartbeat:
         """What a broker makes of a heartbeat of a member that another one holds (K4)."""
         member = self.group.members.get(event.member_id)
         if member is None or member.holder == event.holder:
@@ -122,7 +122,7 @@ class Honest(RuleBasedStateMachine):
 
     def send(self, client: Client, *, is_lost: bool) -> None:
         answer = self.apply(self.adopting(client.next_beat()))
-        assert isinstance(answer, Beaten)
+        assert isinstance(answer, ConsumerHeartbeatResult)
         if not is_lost:
             client.hear(answer)
 
@@ -278,13 +278,13 @@ class Hostile(Honest):
 
     def __init__(self) -> None:
         super().__init__()
-        self.sent: list[Beat] = []
+        self.sent: list[ConsumerHeartbeat] = []
 
     def send(self, client: Client, *, is_lost: bool) -> None:
         beat = self.adopting(client.next_beat())
         self.sent.append(beat)
         answer = self.apply(beat)
-        assert isinstance(answer, Beaten)
+        assert isinstance(answer, ConsumerHeartbeatResult)
         if not is_lost:
             client.hear(answer)
 

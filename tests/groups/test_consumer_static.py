@@ -15,7 +15,7 @@ from tests.groups.consumer_build import (
 )
 
 from lakelog.groups.consumer import judge_commit, state_name, target_event
-from lakelog.groups.events import Beaten, Expire
+from lakelog.groups.events import ConsumerHeartbeatResult, Expire
 from lakelog.groups.state import ConsumerGroup, MemberState
 from lakelog.model.errors import ErrorCode
 
@@ -41,12 +41,12 @@ def test_row_93_a_live_static_member_may_join_again_under_its_own_id() -> None:
     group = static()
     after, answer = feed(group, join_of("a", instance_id="one"))
     assert after.epoch == group.epoch
-    assert answer == Beaten(ErrorCode.NONE, None, "a", 2, ALL)
+    assert answer == ConsumerHeartbeatResult(ErrorCode.NONE, None, "a", 2, ALL)
 
 
 def test_row_93_who_leaves_for_a_while_keeps_its_partitions_without_a_rebalance() -> None:
     group, answer = feed(static(), beat_of("a", -2, instance_id="one"))
-    assert answer == Beaten(ErrorCode.NONE, None, "a", -2, None)
+    assert answer == ConsumerHeartbeatResult(ErrorCode.NONE, None, "a", -2, None)
     assert group.epoch == 2
     member = group.members["a"]
     assert (member.is_away, member.epoch) == (True, -2)
@@ -57,7 +57,7 @@ def test_row_93_who_leaves_for_a_while_keeps_its_partitions_without_a_rebalance(
 
 def test_row_93_the_successor_takes_over_target_and_partitions_without_a_rebalance() -> None:
     group, answer = feed(away(), join_of("b", instance_id="one"))
-    assert answer == Beaten(ErrorCode.NONE, None, "b", 2, ALL)
+    assert answer == ConsumerHeartbeatResult(ErrorCode.NONE, None, "b", 2, ALL)
     assert (group.epoch, list(group.members), list(group.target)) == (2, ["b"], ["b"])
     assert set(group.owners[ORDERS].values()) == {"b"}
     assert not group.members["b"].is_away
@@ -66,20 +66,20 @@ def test_row_93_the_successor_takes_over_target_and_partitions_without_a_rebalan
 
 def test_row_93_the_successor_of_a_full_group_is_let_in() -> None:
     group, answer = feed(away(), join_of("b", instance_id="one", members_max=1))
-    assert isinstance(answer, Beaten)
+    assert isinstance(answer, ConsumerHeartbeatResult)
     assert answer.code is ErrorCode.NONE
     assert list(group.members) == ["b"]
 
 
 def test_row_93_a_successor_that_reads_other_topics_is_a_rebalance() -> None:
     group, answer = feed(away(), join_of("b", instance_id="one", names=("clicks",)))
-    assert answer == Beaten(ErrorCode.NONE, None, "b", 2, ())
+    assert answer == ConsumerHeartbeatResult(ErrorCode.NONE, None, "b", 2, ())
     assert (group.epoch, group.owners) == (3, {})
 
 
 def test_row_93_a_member_that_is_away_may_come_back_under_its_own_id() -> None:
     group, answer = feed(away(), join_of("a", instance_id="one"))
-    assert answer == Beaten(ErrorCode.NONE, None, "a", 2, ALL)
+    assert answer == ConsumerHeartbeatResult(ErrorCode.NONE, None, "a", 2, ALL)
     assert (group.epoch, group.members["a"].is_away) == (2, False)
 
 
@@ -99,7 +99,7 @@ def test_row_93_the_old_id_is_fenced_with_the_instance_id_and_unknown_without() 
 def test_row_93_leaving_for_good_removes_a_static_member() -> None:
     for group in (static(), away()):
         after, answer = feed(group, beat_of("a", -1, instance_id="one"))
-        assert answer == Beaten(ErrorCode.NONE, None, "a", -1, None)
+        assert answer == ConsumerHeartbeatResult(ErrorCode.NONE, None, "a", -1, None)
         assert (after.epoch, after.members, after.owners) == (3, {}, {})
 
 
@@ -132,7 +132,7 @@ def test_what_a_member_that_is_away_has_is_given_to_nobody_until_its_successor_c
     assert (answer.epoch, answer.assignment) == (3, None)
     assert group.members["b"].state is MemberState.UNRELEASED
     group, heard = feed(group, join_of("c", instance_id="one"))
-    assert heard == Beaten(ErrorCode.NONE, None, "c", 3, ((ORDERS, (0, 1)),))
+    assert heard == ConsumerHeartbeatResult(ErrorCode.NONE, None, "c", 3, ((ORDERS, (0, 1)),))
     assert answered(group, "b", 3)[1].assignment == ((ORDERS, (2, 3)),)
 
 

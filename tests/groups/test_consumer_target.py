@@ -16,20 +16,20 @@ from tests.groups.consumer_build import (
 )
 
 from lakelog.groups.consumer import fingerprint, preferred_assignor, target_event
-from lakelog.groups.events import Judged, Resolved, TargetAssignment
+from lakelog.groups.events import GroupEventResult, Resolved, TargetAssignment
 from lakelog.groups.state import ConsumerGroup
 from lakelog.model.errors import ErrorCode
 from lakelog.model.ids import TopicId
 
 
 def test_k7_a_target_is_taken_in_only_for_the_present_epoch_and_once() -> None:
-    stale = Judged(ErrorCode.ILLEGAL_GENERATION)
+    stale = GroupEventResult(ErrorCode.ILLEGAL_GENERATION)
     group = fed(stable("a"), join_of("b"))
     late = target_event(group, topics=TOPICS, assignor_default="uniform")
     newer = fed(group, join_of("c"))
     assert feed(newer, late) == (newer, stale)
     taken, outcome = feed(group, late)
-    assert outcome == Judged(ErrorCode.NONE)
+    assert outcome == GroupEventResult(ErrorCode.NONE)
     assert (taken.target_epoch, taken.fingerprint) == (3, fingerprint(TOPICS))
     assert feed(taken, late) == (taken, stale)
     assert feed(ConsumerGroup("group"), shared(1, {}))[1] == stale
@@ -108,8 +108,8 @@ GOOD = shared(3, {"a": {ORDERS: (0, 1)}, "b": {ORDERS: (2, 3)}})
 )
 def test_rule_10_a_target_that_makes_no_sense_is_refused_whole(bad: TargetAssignment) -> None:
     group = fed(stable("a"), join_of("b"))
-    assert feed(group, bad) == (group, Judged(ErrorCode.INVALID_REQUEST))
-    assert feed(group, GOOD)[1] == Judged(ErrorCode.NONE)
+    assert feed(group, bad) == (group, GroupEventResult(ErrorCode.INVALID_REQUEST))
+    assert feed(group, GOOD)[1] == GroupEventResult(ErrorCode.NONE)
 
 
 def test_a_target_without_names_is_believed_whatever_members_read() -> None:

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from lakelog.groups.events import Resolved, decode_group_event
 from lakelog.groups.parts import (
     PARTS_MAX,
+    CompleteEvent,
     GroupPart,
     PendingParts,
-    Whole,
     decode_group_part,
     encode_group_part,
     event_parts,
@@ -24,15 +24,15 @@ def test_all_parts_together_are_the_event_and_each_is_small_enough(
 ) -> None:
     event = Resolved(group_id, "p" * size, ("a", "b"))
     parts = event_parts(event, bytes_max=bytes_max, attempt=1 << 62)
-    pending: PendingParts | Whole | None = None
+    pending: PendingParts | CompleteEvent | None = None
     for part in parts:
         encoded = encode_group_part(part)
         assert len(encoded) <= bytes_max
         assert decode_group_part(memoryview(encoded)) == part
-        assert not isinstance(pending, Whole)
+        assert not isinstance(pending, CompleteEvent)
         pending = taken(pending, part)
     if parts:
-        assert isinstance(pending, Whole)
+        assert isinstance(pending, CompleteEvent)
         assert decode_group_event(memoryview(pending.data)) == event
 
 

@@ -8,20 +8,20 @@ from msgspec.structs import replace
 from lakelog.domain.pages import cut_group_pages, decode_group_page, encode_group_page
 from lakelog.groups.events import (
     Adopt,
-    Beat,
-    Beaten,
     CommitOffsets,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatResult,
     DeleteGroup,
     DeleteOffsets,
     Expire,
     ExpireOffsets,
     GroupEvent,
+    GroupEventResult,
     GroupOutcome,
     Join,
-    Joined,
-    Judged,
+    JoinResult,
     Leave,
-    Left,
+    LeaveResult,
     OffsetsDeleted,
     Resolved,
     Sync,
@@ -55,8 +55,8 @@ def join(group_id: str = "g", member_id: str = "m", *, is_new: bool = True) -> J
     )
 
 
-def beat(epoch: int = 0, group_id: str = "g", member_id: str = "m") -> Beat:
-    return Beat(
+def beat(epoch: int = 0, group_id: str = "g", member_id: str = "m") -> ConsumerHeartbeat:
+    return ConsumerHeartbeat(
         group_id=group_id,
         member_id=member_id,
         member_epoch=epoch,
@@ -123,20 +123,23 @@ NO_GROUP = ErrorCode.GROUP_ID_NOT_FOUND
 @pytest.mark.parametrize(
     ("event", "outcome"),
     [
-        (join(is_new=False), Joined(NOBODY)),
-        (Sync("g", "m", None, 1, None, None, ()), Judged(NOBODY)),
-        (Leave("g", (("m", None), ("", "i"))), Left((NOBODY, NOBODY))),
-        (Expire("g", "m", 1), Judged(NOBODY)),
-        (Adopt("g", "m", 1), Judged(NOBODY)),
-        (TimerExpired("g", 0, "", 1), Judged(NOBODY)),
-        (commit(5, generation=1, member_id="m"), Judged(NO_GROUP)),
-        (commit(5, generation=1, member_id="m", version=8), Judged(ErrorCode.ILLEGAL_GENERATION)),
-        (DeleteGroup("g"), Judged(NO_GROUP)),
+        (join(is_new=False), JoinResult(NOBODY)),
+        (Sync("g", "m", None, 1, None, None, ()), GroupEventResult(NOBODY)),
+        (Leave("g", (("m", None), ("", "i"))), LeaveResult((NOBODY, NOBODY))),
+        (Expire("g", "m", 1), GroupEventResult(NOBODY)),
+        (Adopt("g", "m", 1), GroupEventResult(NOBODY)),
+        (TimerExpired("g", 0, "", 1), GroupEventResult(NOBODY)),
+        (commit(5, generation=1, member_id="m"), GroupEventResult(NO_GROUP)),
+        (
+            commit(5, generation=1, member_id="m", version=8),
+            GroupEventResult(ErrorCode.ILLEGAL_GENERATION),
+        ),
+        (DeleteGroup("g"), GroupEventResult(NO_GROUP)),
         (DeleteOffsets("g", ((TOPIC, "abc", 0),)), OffsetsDeleted(NO_GROUP)),
         (ExpireOffsets("g", (), 9), OffsetsDeleted(NO_GROUP)),
-        (TargetAssignment("g", 1, 0, "uniform", (), ()), Judged(NO_GROUP)),
-        (Resolved("g", "a.*", ()), Judged(NO_GROUP)),
-        (TopicsChanged("g", 7), Judged(NO_GROUP)),
+        (TargetAssignment("g", 1, 0, "uniform", (), ()), GroupEventResult(NO_GROUP)),
+        (Resolved("g", "a.*", ()), GroupEventResult(NO_GROUP)),
+        (TopicsChanged("g", 7), GroupEventResult(NO_GROUP)),
     ],
 )
 def test_a_group_that_is_not_there_is_not_made_by_what_it_refuses(
@@ -152,14 +155,14 @@ def test_a_group_that_is_not_there_is_not_made_by_what_it_refuses(
 def test_a_later_heartbeat_does_not_make_a_group() -> None:
     log = Log()
     outcome = log(beat(3))
-    assert isinstance(outcome, Beaten)
+    assert isinstance(outcome, ConsumerHeartbeatResult)
     assert outcome.code is NO_GROUP
     assert not log.table.groups
 
 
 def test_a_commit_without_a_member_makes_a_group_of_offsets_only() -> None:
     log = Log()
-    assert log(commit(5)) == Judged(ErrorCode.NONE)
+    assert log(commit(5)) == GroupEventResult(ErrorCode.NONE)
     assert log.table.groups["g"] == ClassicGroup("g")
     row = log.table.offsets["g"][TOPIC, 0]
     assert (row.offset, row.leader_epoch, row.metadata, row.time_ms, row.position) == (
@@ -176,11 +179,11 @@ def test_p3_a_commit_from_outside_is_refused_while_the_group_lives() -> None:
     log(commit(5))
     log(join())
     log(Sync("g", "m", None, 1, None, None, (("m", b"all"),)))
-    assert log(commit(9)) == Judged(ErrorCode.UNKNOWN_MEMBER_ID)
+    assert log(commit(9)) == GroupEventResult(ErrorCode.UNKNOWN_MEMBER_ID)
     stale = commit(9, generation=0, member_id="m")
-    assert log(stale) == Judged(ErrorCode.ILLEGAL_GENERATION)
+    assert log(stale) == GroupEventResult(ErrorCode.ILLEGAL_GENERATION)
     assert offsets(log.table) == {0: 5}
-    assert log(commit(6, generation=1, member_id="m")) == Judged(ErrorCode.NONE)
+    assert log(commit(6, generation=1, member_id="m")) == GroupEventResult(ErrorCode.NONE)
     assert offsets(log.table) == {0: 6}
 
 
@@ -190,16 +193,16 @@ def test_an_empty_group_changes_its_protocol_and_keeps_its_offsets() -> None:
     log(Sync("g", "m", None, 1, None, None, (("m", b"all"),)))
     log(commit(6, generation=1, member_id="m"))
     refused = log(beat(member_id="n"))
-    assert isinstance(refused, Beaten)
+    assert isinstance(refused, ConsumerHeartbeatResult)
     assert refused.code is NO_GROUP
-    assert log(Leave("g", (("m", None),))) == Left((ErrorCode.NONE,), ("m",))
+    assert log(Leave("g", (("m", None),))) == LeaveResult((ErrorCode.NONE,), ("m",))
     assert kind(log) is ClassicGroup
     log(beat(member_id="n"))
     assert kind(log) is ConsumerGroup
     assert offsets(log.table) == {0: 6}
-    assert log(join(member_id="m2")) == Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    assert log(join(member_id="m2")) == JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     log(beat(-1, member_id="n"))
-    assert log(join(member_id="m2")) == Joined(ErrorCode.NONE, "m2")
+    assert log(join(member_id="m2")) == JoinResult(ErrorCode.NONE, "m2")
     group = log.table.groups["g"]
     assert isinstance(group, ClassicGroup)
     assert group.state is ClassicState.COMPLETING
@@ -210,10 +213,10 @@ def test_a_group_with_members_is_not_deleted_and_an_empty_one_goes_with_its_offs
     log = Log()
     log(join())
     log(commit(6, generation=1, member_id="m"))
-    assert log(DeleteGroup("g")) == Judged(ErrorCode.NON_EMPTY_GROUP)
+    assert log(DeleteGroup("g")) == GroupEventResult(ErrorCode.NON_EMPTY_GROUP)
     log(Leave("g", (("m", None),)))
     log(commit(6))
-    assert log(DeleteGroup("g")) == Judged(ErrorCode.NONE)
+    assert log(DeleteGroup("g")) == GroupEventResult(ErrorCode.NONE)
     assert not log.table.groups
     assert not log.table.offsets
     log(commit(1, partition=3))
@@ -285,7 +288,7 @@ def test_a_preview_says_what_apply_will_do_and_does_nothing() -> None:
     assert not log.table.groups
     assert log(beat()) == outcome
     assert log.table.groups["g"] == after
-    assert isinstance(outcome, Beaten)
+    assert isinstance(outcome, ConsumerHeartbeatResult)
     steady = replace(beat(outcome.epoch), rebalance_timeout_ms=-1, names=None, owned=None)
     *_, is_changed = log.table.preview(steady)
     assert not is_changed

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tests.catalog.kit import FaultyMeta, FaultyObjects, Weather
 from tests.records.table_cases import ROOMY, hostile_batches
 
-from lakelog.catalog.create import TableBirths
+from lakelog.catalog.create import TableCreation
 from lakelog.catalog.port import Advance, DataFileFacts, TableDefinition, TableName
 from lakelog.catalog.tables import builtin_tables
 from lakelog.clock import SystemClock, SystemEntropy
@@ -53,7 +53,7 @@ class Stores:
 
     async def create(self, table: str) -> None:
         """An empty table, made as a broker makes it with its topic."""
-        births = TableBirths(self.meta, self.objects, SystemClock(), SystemEntropy())
+        births = TableCreation(self.meta, self.objects, SystemClock(), SystemEntropy())
         definition = TableDefinition(TableName(NAMESPACE, table), table, TOPIC_ID, "cluster-1")
         await births.create(definition)
 

@@ -8,7 +8,7 @@ from tests.broker.whole import Stores, whole_broker
 from tests.index.index_stage import made
 
 from lakelog.broker.call import Broker
-from lakelog.catalog.create import TableBirths
+from lakelog.catalog.create import TableCreation
 from lakelog.catalog.history import SnapshotHistory
 from lakelog.catalog.pointers import Pointers
 from lakelog.catalog.port import Advance, CatalogLimits, DataFileFacts, TableDefinition, TableName
@@ -44,7 +44,7 @@ class Stage:
     async def born(self, name: str) -> Topic:
         topic = await made(self.broker, name)
         stores = self.stores
-        births = TableBirths(stores.metadata, stores.objects, stores.clock, SeededEntropy(name))
+        births = TableCreation(stores.metadata, stores.objects, stores.clock, SeededEntropy(name))
         place = TableName("lakelog", name)
         await births.create(TableDefinition(place, name, topic.id.hex(), "c"))
         return topic

@@ -9,7 +9,7 @@ from tests.broker.whole import Stores, whole_broker
 from tests.index.index_stage import filled, made, swapped
 
 from lakelog.broker.call import Broker
-from lakelog.catalog.create import TableBirths
+from lakelog.catalog.create import TableCreation
 from lakelog.catalog.pointers import Pointers
 from lakelog.catalog.port import Advance, DataFileFacts, TableDefinition, TableName
 from lakelog.catalog.tables import builtin_tables
@@ -50,7 +50,7 @@ class Stage:
 
     async def born(self, topic: Topic) -> TableDefinition:
         stores = self.stores
-        births = TableBirths(stores.metadata, stores.objects, stores.clock, SeededEntropy("b"))
+        births = TableCreation(stores.metadata, stores.objects, stores.clock, SeededEntropy("b"))
         name = TableName("lakelog", topic.name)
         definition = TableDefinition(name, topic.name, topic.id.hex(), "c")
         await births.create(definition)

@@ -6,7 +6,7 @@ from tests.log.world import World, batch
 
 from lakelog.clock import SeededEntropy
 from lakelog.domain.events import Commit
-from lakelog.log.buffer import Gathering, Sealed, seal
+from lakelog.log.buffer import ObjectBuffer, Sealed, seal
 from lakelog.log.placed import BatchRule
 from lakelog.log.writes import IdempotentWrite
 from lakelog.model.ids import DomainId
@@ -23,7 +23,7 @@ def made(
 ) -> Sealed:
     """An object of these batches, each with its stream."""
     streams, batches = zip(*rows, strict=True)
-    gathered = Gathering()
+    gathered = ObjectBuffer()
     gathered.add(streams, batches, now_s=0.0, deadline_s=0.0, settle=lambda _: None)
     return seal(
         gathered,

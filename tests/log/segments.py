@@ -6,7 +6,7 @@ from tests.log.world import QUICK, TOPIC, Node, World, batch
 from tests.records.table_cases import hostile_batches
 
 from lakelog.log.options import LogOptions
-from lakelog.log.values import ReadStatus, Wanted
+from lakelog.log.values import ReadStatus, StreamRead
 from lakelog.pipeline.files.file_task import FileResult, FileTask
 from lakelog.records.acceptance import AcceptedBatch
 from lakelog.records.build import BatchOptions, Record, build_batch
@@ -80,7 +80,7 @@ async def read_bytes(
     """The batches as a consumer gets them, from the offset to the end; every answer advances."""
     found: list[bytes] = []
     while True:
-        wanted = [Wanted(stream, offset, bytes_max)]
+        wanted = [StreamRead(stream, offset, bytes_max)]
         (got,) = await node.log.read(wanted, bytes_max=bytes_max, deadline_s=world.soon())
         assert got.status is ReadStatus.OK, got
         data = memoryview(b"".join(bytes(part) for part in got.parts))

@@ -8,7 +8,7 @@ from tests.records.table_cases import ROOMY, Row, rows_of
 from lakelog.domain.events import Swap
 from lakelog.domain.outcomes import Swapped
 from lakelog.log.plan import Piece
-from lakelog.log.values import Fetched, ReadStatus, Wanted
+from lakelog.log.values import Fetched, ReadStatus, StreamRead
 from lakelog.pipeline.files.file_task import (
     FileAnswer,
     FileResult,
@@ -143,7 +143,7 @@ async def read_all(
     """Read like a consumer, from the offset to the end; every answer advances."""
     found: list[Row] = []
     while True:
-        wanted = [Wanted(stream, offset, bytes_max)]
+        wanted = [StreamRead(stream, offset, bytes_max)]
         (got,) = await node.log.read(wanted, bytes_max=bytes_max, deadline_s=world.soon())
         data = memoryview(b"".join(bytes(part) for part in got.parts))
         batches = split_batches(data)

@@ -12,7 +12,7 @@ from lakelog.domain import event_queue as writer_module
 from lakelog.domain.event_queue import EVENT_BYTES_MAX, EventTooLarge
 from lakelog.domain.events import COMMIT_HEAD_BYTES_MAX, Commit, encode_event
 from lakelog.domain.outcomes import Verdict
-from lakelog.log.buffer import Gathering, JoinedSettle, seal
+from lakelog.log.buffer import ObjectBuffer, SplitRequestOutcome, seal
 from lakelog.log.options import BUFFER_BYTES_MAX, COMMIT_BATCHES_MAX, LogOptions
 from lakelog.log.values import Appended, Settled
 from lakelog.model.failures import Failure, OutcomeUnknown, Unavailable
@@ -43,7 +43,7 @@ async def batch_counts(world: World) -> list[int]:
 def largest_commit(count: int) -> Commit:
     """The Commit of so many idempotent batches in the zone with the longest name."""
     one = batch(b"v", options=BatchOptions(producer_id=7, producer_epoch=0, base_sequence=0))
-    gathered = Gathering(streams=[1] * count, batches=[one] * count)
+    gathered = ObjectBuffer(streams=[1] * count, batches=[one] * count)
     wal_id = make_wal_id(1, bytes(10))
     sealed = seal(gathered, wal_id=wal_id, domain=DomainId(0), zone="z" * 255, created_ms=1)
     return sealed.commit
@@ -205,7 +205,7 @@ def test_parts_of_a_request_are_joined_without_speaking_for_each_other(
 ) -> None:
     """L2: a part of unknown outcome is never told the definite failure of another."""
     heard: list[Settled] = []
-    joined = JoinedSettle(2, 2, heard.append)
+    joined = SplitRequestOutcome(2, 2, heard.append)
     for place in (1, 0):
         assert heard == []
         joined.add([place], parts[place])
@@ -214,7 +214,7 @@ def test_parts_of_a_request_are_joined_without_speaking_for_each_other(
 
 def test_parts_of_parts_keep_their_failures() -> None:
     heard: list[Settled] = []
-    outer = JoinedSettle(3, 2, heard.append)
+    outer = SplitRequestOutcome(3, 2, heard.append)
     outer.add([1], Appended([0], [4], [-1]))
     outer.add([0, 2], Appended([6, 0], [-1, 9], [-1, -1], {0: GONE}))
     assert heard == [Appended([6, 0, 0], [-1, 4, 9], [-1, -1, -1], {0: GONE})]

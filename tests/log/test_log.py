@@ -9,7 +9,7 @@ from tests.log.world import QUICK, TOPIC, Node, World, batch, run
 from lakelog.domain.outcomes import Verdict
 from lakelog.log.options import LogOptions
 from lakelog.log.retention import Policy, Retention, Sweeper
-from lakelog.log.values import Fetched, ReadStatus, TimestampMatch, Wanted
+from lakelog.log.values import Fetched, ReadStatus, StreamRead, TimestampMatch
 from lakelog.model.failures import NotFound, OutcomeUnknown, Unavailable
 from lakelog.objects.memory import MemoryObjectStore
 from lakelog.objects.port import Buffer
@@ -34,7 +34,7 @@ def values(fetched: Fetched) -> list[tuple[int, bytes]]:
 
 
 async def read(world: World, node: Node, stream: int, offset: int, bytes_max: int = BIG) -> Fetched:
-    wanted = [Wanted(stream, offset, bytes_max)]
+    wanted = [StreamRead(stream, offset, bytes_max)]
     return (await node.log.read(wanted, bytes_max=BIG, deadline_s=world.soon()))[0]
 
 
@@ -75,7 +75,7 @@ def test_the_first_batch_comes_once_however_small_the_limits() -> None:
         await node.log.create_streams(TOPIC, first_partition=0, streams=[1, 2])
         big = batch(bytes(5000))
         await node.log.append([1, 1, 2], [big, big, big], deadline_s=world.soon())
-        wanted = [Wanted(1, 0, 10), Wanted(2, 0, 10)]
+        wanted = [StreamRead(1, 0, 10), StreamRead(2, 0, 10)]
         got = await node.log.read(wanted, bytes_max=10, deadline_s=world.soon())
         assert [len(values(one)) for one in got] == [1, 0]
 

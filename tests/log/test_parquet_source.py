@@ -10,7 +10,7 @@ from tests.log.world import World, batch, run
 from tests.records.table_cases import hostile_batches
 
 from lakelog.log.options import LogOptions
-from lakelog.log.values import ReadStatus, TimestampMatch, Wanted
+from lakelog.log.values import ReadStatus, StreamRead, TimestampMatch
 from lakelog.model.failures import NotFound
 from lakelog.model.ids import ByteRange
 from lakelog.objects.memory import MemoryObjectStore
@@ -50,7 +50,7 @@ def test_rebuilt_batches_are_compressed_as_they_were_sent(codec: Codec) -> None:
         sent = accepted(memoryview(build_batch(records, BatchOptions(codec=codec))))
         await node.log.append([1], [sent], deadline_s=world.soon())
         await tabled(world, node, 1)
-        wanted = [Wanted(1, 0, 1 << 20)]
+        wanted = [StreamRead(1, 0, 1 << 20)]
         (got,) = await node.log.read(wanted, bytes_max=1 << 20, deadline_s=world.soon())
         (one,) = split_batches(memoryview(b"".join(bytes(part) for part in got.parts)))
         assert parse_header(one).codec == codec
@@ -67,13 +67,13 @@ def test_every_offset_of_a_file_answers_with_its_record_first_or_after_earlier_o
         result = await tabled(world, node, 1, row_group_bytes=SMALL_GROUPS)
         assert len(table_facts(result).row_groups) > 3
         for offset in range(200):
-            wanted = [Wanted(1, offset, 1)]
+            wanted = [StreamRead(1, offset, 1)]
             (got,) = await node.log.read(wanted, bytes_max=1, deadline_s=world.soon())
             rows = fetched_rows(got)
             assert offset in {row.offset for row in rows}
             assert rows == before[rows[0].offset : rows[-1].offset + 1]
         (at_end,) = await node.log.read(
-            [Wanted(1, 200, 100)], bytes_max=100, deadline_s=world.soon()
+            [StreamRead(1, 200, 100)], bytes_max=100, deadline_s=world.soon()
         )
         assert (at_end.status, at_end.size_bytes, at_end.head) == (ReadStatus.OK, 0, 200)
 
@@ -87,7 +87,7 @@ def test_one_answer_crosses_from_a_file_into_the_tail() -> None:
         before = await read_all(world, node, 1)
         await tabled(world, node, 1, end=25)
         (got,) = await node.log.read(
-            [Wanted(1, 20, 1 << 20)], bytes_max=1 << 20, deadline_s=world.soon()
+            [StreamRead(1, 20, 1 << 20)], bytes_max=1 << 20, deadline_s=world.soon()
         )
         assert fetched_rows(got) == before
 
@@ -137,7 +137,7 @@ def test_only_the_row_groups_that_are_needed_are_read_and_each_once() -> None:
         result = await tabled(world, node, 1, row_group_bytes=SMALL_GROUPS)
         store.ranges.clear()
         reads = [
-            node.log.read([Wanted(1, 100, 1)], bytes_max=1, deadline_s=world.soon())
+            node.log.read([StreamRead(1, 100, 1)], bytes_max=1, deadline_s=world.soon())
             for _ in range(5)
         ]
         await asyncio.gather(*reads)
@@ -184,7 +184,7 @@ def test_many_cold_streams_take_turns_when_memory_is_short_and_all_come_to_their
         places = dict.fromkeys(streams, 0)
         requests = 0
         while any(place < 100 for place in places.values()):
-            wanted = [Wanted(stream, place, 500) for stream, place in places.items()]
+            wanted = [StreamRead(stream, place, 500) for stream, place in places.items()]
             got = await node.log.read(wanted, bytes_max=1 << 20, deadline_s=world.soon())
             assert any(one.size_bytes for one in got)
             requests += 1
@@ -210,7 +210,7 @@ def test_a_lost_or_damaged_file_is_damage_and_never_the_end() -> None:
         now_s = world.clock.monotonic_s()
         await other.log.prove([1], arrived_s=now_s, deadline_s=world.soon())
         store.lost = True
-        wanted = [Wanted(1, 0, 1000)]
+        wanted = [StreamRead(1, 0, 1000)]
         (got,) = await other.log.read(wanted, bytes_max=1000, deadline_s=world.soon())
         assert got.status is ReadStatus.DAMAGED
         store.lost = False
@@ -219,7 +219,7 @@ def test_a_lost_or_damaged_file_is_damage_and_never_the_end() -> None:
         await store.put(result.key, [content])
         (got,) = await other.log.read(wanted, bytes_max=1000, deadline_s=world.soon())
         assert got.status is ReadStatus.DAMAGED
-        last = [Wanted(1, 199, 1000)]
+        last = [StreamRead(1, 199, 1000)]
         (got,) = await other.log.read(last, bytes_max=1000, deadline_s=world.soon())
         assert 199 in {row.offset for row in fetched_rows(got)}
         await store.put(result.key, [bytes(len(content))])
@@ -242,11 +242,11 @@ def test_who_is_first_in_line_waits_while_others_are_served() -> None:
         for stream in (1, 2, 3):
             await fill(world, node, stream, 20)
             await tabled(world, node, stream, row_group_bytes=SMALL_GROUPS)
-        some = [Wanted(1, 0, 500), Wanted(2, 0, 500)]
+        some = [StreamRead(1, 0, 500), StreamRead(2, 0, 500)]
         await node.log.read(some, bytes_max=1 << 20, deadline_s=world.soon())
         store.ranges.clear()
         for _ in range(3):
-            wanted = [Wanted(3, 0, 500), *some]
+            wanted = [StreamRead(3, 0, 500), *some]
             first, *others = await node.log.read(wanted, bytes_max=1 << 20, deadline_s=world.soon())
             assert not first.size_bytes
             assert all(one.size_bytes for one in others)

@@ -10,7 +10,7 @@ from tests.log.world import World, run
 from tests.records.table_cases import TIMESTAMPS_MS
 
 from lakelog.log import segment_source
-from lakelog.log.values import ReadStatus, TimestampMatch, Wanted
+from lakelog.log.values import ReadStatus, StreamRead, TimestampMatch
 from lakelog.pipeline.files.file_task import FileResult
 from lakelog.pipeline.files.run_task import run_task
 from lakelog.records.build import BatchOptions, Record, build_batch
@@ -43,7 +43,7 @@ def test_a_trim_into_a_file_leaves_what_is_behind_it(kind: FileKind) -> None:
         assert node.log.pieces(1)[0].start == 30  # what the trim left, of a file that has more
         assert await read_all(world, node, 1, offset=33) == before[33:]
         assert await node.log.trim({1: 151}) == {1: 151}
-        below = await node.log.read([Wanted(1, 150, 1)], bytes_max=1, deadline_s=world.soon())
+        below = await node.log.read([StreamRead(1, 150, 1)], bytes_max=1, deadline_s=world.soon())
         assert below[0].status is ReadStatus.OUT_OF_RANGE
         assert await read_all(world, node, 1, offset=151) == before[151:]
         assert await node.log.find_timestamp(1, 0) == TimestampMatch(151, before[151].timestamp_ms)

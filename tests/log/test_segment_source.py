@@ -20,7 +20,7 @@ from tests.log.world import Node, World, batch, run
 from tests.profiles import examples
 
 from lakelog.log import segment_source
-from lakelog.log.values import ReadStatus, TimestampMatch, Wanted
+from lakelog.log.values import ReadStatus, StreamRead, TimestampMatch
 from lakelog.model.failures import Corrupt
 from lakelog.streams.objects import FileKind, WalName
 
@@ -64,11 +64,11 @@ def test_every_offset_of_a_segment_answers_with_its_batch() -> None:
         before = await read_bytes(world, node, 1)
         await segmented(world, node, 1, index_interval_bytes=INTERVAL)
         for offset in range(200):
-            wanted = [Wanted(1, offset, 1)]
+            wanted = [StreamRead(1, offset, 1)]
             (got,) = await node.log.read(wanted, bytes_max=1, deadline_s=world.soon())
             assert b"".join(bytes(part) for part in got.parts) == before[offset // 5]
             assert (got.log_start, got.head) == (0, 200)
-        end = [Wanted(1, 200, 100)]
+        end = [StreamRead(1, 200, 100)]
         (got,) = await node.log.read(end, bytes_max=100, deadline_s=world.soon())
         assert (got.status, got.size_bytes, got.head) == (ReadStatus.OK, 0, 200)
 
@@ -91,7 +91,7 @@ def test_one_answer_crosses_all_three_kinds_of_entries() -> None:
             now_s = world.clock.monotonic_s()
             await reader.log.prove([1], arrived_s=now_s, deadline_s=world.soon())
             assert await read_all(world, reader, 1) == before
-            wanted = [Wanted(1, 20, 1 << 20)]
+            wanted = [StreamRead(1, 20, 1 << 20)]
             (got,) = await reader.log.read(wanted, bytes_max=1 << 20, deadline_s=world.soon())
             rows = fetched_rows(got)
             assert rows == before[rows[0].offset :]
@@ -193,7 +193,7 @@ def test_damage_is_damage_and_never_the_end(harm: Callable[[bytearray], None]) -
         content = bytearray(await world.objects.get(result.key))
         harm(content)
         await world.objects.put(result.key, [content])
-        wanted = [Wanted(1, 0, 1000)]
+        wanted = [StreamRead(1, 0, 1000)]
         (got,) = await node.log.read(wanted, bytes_max=1000, deadline_s=world.soon())
         assert (got.status, got.size_bytes, got.head) == (ReadStatus.DAMAGED, 0, -1)
         with pytest.raises(Corrupt, match=result.key):
@@ -211,7 +211,7 @@ def test_a_lost_cut_or_foreign_segment_is_damage_and_its_neighbours_go_on() -> N
         before = await read_bytes(world, node, 2)
         one = await segmented(world, node, 1, index_interval_bytes=INTERVAL)
         other = await segmented(world, node, 2, index_interval_bytes=INTERVAL)
-        wanted = [Wanted(1, 0, 1000), Wanted(2, 0, 1 << 20)]
+        wanted = [StreamRead(1, 0, 1000), StreamRead(2, 0, 1 << 20)]
         whole = bytes(await store.get(one.key))
         for content in (whole[:-1], bytes(await store.get(other.key)), b"x"):
             await store.put(one.key, [content])
@@ -239,7 +239,7 @@ def test_damage_in_one_part_leaves_the_others_readable() -> None:
         await world.objects.put(result.key, [content])
         statuses = []
         for offset in range(0, 200, 5):
-            wanted = [Wanted(1, offset, 1)]
+            wanted = [StreamRead(1, offset, 1)]
             (got,) = await node.log.read(wanted, bytes_max=1, deadline_s=world.soon())
             statuses.append(got.status)
             if got.status is ReadStatus.OK:

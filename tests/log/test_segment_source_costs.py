@@ -17,7 +17,7 @@ from tests.log.world import World, run
 
 from lakelog.log import segment_source
 from lakelog.log.options import LogOptions
-from lakelog.log.values import Wanted
+from lakelog.log.values import StreamRead
 from lakelog.model.ids import ByteRange
 from lakelog.objects.memory import MemoryObjectStore
 from lakelog.records.header import parse_header
@@ -48,7 +48,7 @@ def test_only_the_parts_that_are_needed_are_read_and_each_once() -> None:
         await fill(world, node, 1, 40)
         result = await segmented(world, node, 1, index_interval_bytes=INTERVAL)
         store.ranges.clear()
-        wanted = [Wanted(1, 100, 1)]
+        wanted = [StreamRead(1, 100, 1)]
         await asyncio.gather(
             *(node.log.read(wanted, bytes_max=1, deadline_s=world.soon()) for _ in range(5))
         )
@@ -80,7 +80,7 @@ def test_many_small_segments_are_read_together_and_each_once(
             await segmented(world, node, 1, end=end)
         assert len(node.log.pieces(1)) == 10
         store.ranges.clear()
-        wanted = [Wanted(1, 0, 1 << 20)]
+        wanted = [StreamRead(1, 0, 1 << 20)]
         (got,) = await node.log.read(wanted, bytes_max=1 << 20, deadline_s=world.soon())
         assert b"".join(bytes(part) for part in got.parts) == b"".join(before)
         assert len({key for key, _ in store.ranges}) == 10
@@ -155,7 +155,7 @@ def test_many_cold_streams_take_turns_when_memory_is_short_and_all_come_to_their
         places = dict.fromkeys(streams, 0)
         requests = 0
         while any(place < 100 for place in places.values()):
-            wanted = [Wanted(stream, place, 500) for stream, place in places.items()]
+            wanted = [StreamRead(stream, place, 500) for stream, place in places.items()]
             got = await node.log.read(wanted, bytes_max=1 << 20, deadline_s=world.soon())
             assert any(one.size_bytes for one in got)
             requests += 1

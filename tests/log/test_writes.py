@@ -17,7 +17,7 @@ from lakelog.domain.state import LEVEL_MAX
 from lakelog.log import writes as writes_module
 from lakelog.log.options import LogOptions
 from lakelog.log.retention import Sweeper
-from lakelog.log.values import ReadStatus, Wanted
+from lakelog.log.values import ReadStatus, StreamRead
 from lakelog.log.writes import IdempotentWrite, WrittenDomain
 from lakelog.meta import keys
 from lakelog.meta.memory import MemoryMetadataStore
@@ -39,7 +39,7 @@ async def created(world: World, *streams: int, options: LogOptions = QUICK) -> N
 
 async def fetched(node: Node, world: World, stream: int, offset: int = 0) -> tuple[int, int]:
     """Head and how many bytes came."""
-    wanted = [Wanted(stream, offset, 1 << 20)]
+    wanted = [StreamRead(stream, offset, 1 << 20)]
     (found,) = await node.log.read(wanted, bytes_max=1 << 20, deadline_s=world.soon())
     assert found.status is ReadStatus.OK
     return found.head, found.size_bytes

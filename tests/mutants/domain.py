@@ -4,7 +4,7 @@ from tests.mutants.plant import Plant, plant
 
 MACHINE = ("tests/domain/test_machine.py",)
 MODEL = ("tests/domain/test_machine_model.py",)
-CHECKPOINT = ("tests/domain/test_checkpoint_model.py", "tests/domain/test_vault.py")
+CHECKPOINT = ("tests/domain/test_checkpoint_model.py", "tests/domain/test_checkpoint_store.py")
 BYTES = ("tests/domain/test_envelope.py", "tests/domain/test_events.py")
 
 MEANING: tuple[Plant, ...] = (
@@ -158,7 +158,7 @@ STATE: tuple[Plant, ...] = (
     ),
     plant(
         "pointer moves back",
-        "domain/vault.py",
+        "domain/checkpoint_store.py",
         "if before and before[0].position >= mine.position:",
         "if before and before[0].position == mine.position:",
         tests=CHECKPOINT,
@@ -166,35 +166,35 @@ STATE: tuple[Plant, ...] = (
     ),
     plant(
         "trim to newest checkpoint",
-        "domain/vault.py",
+        "domain/checkpoint_store.py",
         "oldest = pointer.kept[-1].position",
         "oldest = pointer.kept[0].position",
         tests=CHECKPOINT,
     ),
     plant(
         "trimmed records are not archived",
-        "domain/vault.py",
+        "domain/checkpoint_store.py",
         "            await self._put_verified(key, msgspec.msgpack.encode(some))\n",
         "",
         tests=CHECKPOINT,
     ),
     plant(
         "a damaged page is believed",
-        "domain/vault.py",
+        "domain/checkpoint_store.py",
         "if digest(content) != name.digest:",
         "if False:",
         tests=CHECKPOINT,
     ),
     plant(
         "two states at one position are not compared",
-        "domain/vault.py",
+        "domain/checkpoint_store.py",
         "    if pointed.digest != mine:\n",
         "    if False:\n",
         tests=CHECKPOINT,
     ),
     plant(
         "checkpoint objects go without a grace",
-        "domain/vault.py",
+        "domain/checkpoint_store.py",
         "info.modified_ms < now_ms - 3_600_000",
         "info.modified_ms <= now_ms",
         tests=CHECKPOINT,

@@ -50,10 +50,10 @@ PLANTS: tuple[Plant, ...] = (
     ),
     plant(
         "not read back before the pointer moves",
-        "domain/vault.py",
+        "domain/checkpoint_store.py",
         "if await self._objects.get(key) != content:",
         "if False:",
-        tests=("tests/domain/test_vault.py",),
+        tests=("tests/domain/test_checkpoint_store.py",),
     ),
     plant(
         "orphan streams go at the first look",

@@ -10,7 +10,7 @@ from tests.log.world import batch
 from tests.pipeline.pipeline_world import Place
 from tests.records.table_cases import Row, rows_of
 
-from lakelog.log.values import Wanted
+from lakelog.log.values import StreamRead
 from lakelog.model.failures import Failure, Unavailable
 from lakelog.model.ids import DomainId
 from lakelog.pipeline.files.file_task import FileAnswer, FileTask
@@ -119,7 +119,7 @@ async def raw(place: Place, stream: int, start: int, end: int) -> bytes:
     """The bytes of a stream's batches in [start, end)."""
     parts = []
     while start < end:
-        wanted = [Wanted(stream, start, 1 << 20)]
+        wanted = [StreamRead(stream, start, 1 << 20)]
         soon = place.world.soon()
         (got,) = await place.node.log.read(wanted, bytes_max=1 << 20, deadline_s=soon)
         for one in split_batches(memoryview(b"".join(bytes(part) for part in got.parts))):

@@ -17,7 +17,7 @@ from lakelog.objects.memory import MemoryObjectStore
 from lakelog.objects.port import Buffer
 from lakelog.server.adapters import InstrumentedObjects
 from lakelog.server.client import Client
-from lakelog.server.node import Node, NodeOptions, World
+from lakelog.server.node import Node, NodeEnvironment, NodeOptions
 from lakelog.server.options import Address
 from lakelog.telemetry import MetricsRegistry
 from lakelog.topics.cluster import http_addresses, open_cluster
@@ -31,13 +31,15 @@ from lakelog.wire.messages.metadata import (
 OPTIONS = NodeOptions(listen=Address("127.0.0.1", 0), machine="here")
 
 
-def new_world() -> World:
+def new_world() -> NodeEnvironment:
     clock = SystemClock()
-    return World(MemoryMetadataStore(clock), MemoryObjectStore(clock), clock, SystemEntropy())
+    return NodeEnvironment(
+        MemoryMetadataStore(clock), MemoryObjectStore(clock), clock, SystemEntropy()
+    )
 
 
 @asynccontextmanager
-async def running(world: World, options: NodeOptions = OPTIONS) -> AsyncIterator[Node]:
+async def running(world: NodeEnvironment, options: NodeOptions = OPTIONS) -> AsyncIterator[Node]:
     node = Node(world, options)
     try:
         await node.start()
@@ -81,7 +83,7 @@ def test_a_node_can_stop_and_another_goes_on_where_it_was() -> None:
         clock = SystemClock()
         store, objects = MemoryMetadataStore(clock), MemoryObjectStore(clock)
         for _ in range(3):
-            world = World(store, objects, clock, SystemEntropy())
+            world = NodeEnvironment(store, objects, clock, SystemEntropy())
             async with running(world) as node:
                 assert await created(node, "t") == 0
                 assert await node.index_of("t", 0) == []
@@ -168,7 +170,9 @@ def test_a_clock_that_is_not_believed_is_told_and_counted_but_is_no_reason_to_le
     async def scenario() -> None:
         clock = SystemClock()
         objects = Jumped(clock)
-        node = Node(World(MemoryMetadataStore(clock), objects, clock, SystemEntropy()), OPTIONS)
+        node = Node(
+            NodeEnvironment(MemoryMetadataStore(clock), objects, clock, SystemEntropy()), OPTIONS
+        )
         told = node.checks()["clock"]
         assert told() is None
         await node._objects.clock_skew_ms()
@@ -186,7 +190,9 @@ def test_a_store_that_breaks_its_promises_is_refused_before_anything_is_founded(
 
     async def scenario() -> None:
         clock = SystemClock()
-        world = World(MemoryMetadataStore(clock), Forgetful(clock), clock, SystemEntropy())
+        world = NodeEnvironment(
+            MemoryMetadataStore(clock), Forgetful(clock), clock, SystemEntropy()
+        )
         with pytest.raises(Refused, match="cannot be read at once"):
             async with running(world):
                 pass

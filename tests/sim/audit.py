@@ -5,12 +5,12 @@ from hashlib import sha256
 import msgspec
 from tests.domain.test_checkpoint_model import checkpoint_of
 
+from lakelog.domain.checkpoint_store import CheckpointPointer
 from lakelog.domain.envelope import DomainRecord, decode_record
 from lakelog.domain.events import Drop, Horizon, Swap, Trim
 from lakelog.domain.machine import apply_record
 from lakelog.domain.outcomes import Applied, Committed, Ignored, Verdict
 from lakelog.domain.state import LEVEL_MAX, DomainState
-from lakelog.domain.vault import CheckpointPointer
 from lakelog.meta import keys
 from lakelog.testing.faulty import Journal, Mutation
 from lakelog.testing.invariants import (

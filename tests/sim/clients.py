@@ -17,8 +17,8 @@ from lakelog.records.header import (
     read_varlong,
     split_batches,
 )
-from lakelog.testing.invariants import Ending, Seen, Sent
-from lakelog.testing.simulation import Dice
+from lakelog.testing.invariants import HeardRead, OperationOutcome, Sent
+from lakelog.testing.simulation import SimEntropy
 
 CLIENT_TIMEOUT_S = 2.5
 IN_FLIGHT_MAX = 5
@@ -68,7 +68,7 @@ class Client:
     def __init__(self, world: World, name: str) -> None:
         self.world = world
         self.name = name
-        self.dice: Dice = world.loop.dice(name)
+        self.dice: SimEntropy = world.loop.dice(name)
         self.connections = 0
         self._broker: Broker | None = None
 
@@ -140,7 +140,7 @@ class Producer(Client):
             producer=self.producer,
             sequence=sequence if idempotent else -1,
         )
-        ending, offset = Ending.UNKNOWN, -1
+        ending, offset = OperationOutcome.UNKNOWN, -1
         connection = f"{broker.name}/{self.connections}"
         try:
             if idempotent:
@@ -161,52 +161,52 @@ class Producer(Client):
             )
             self.world.history.sent.append(sent)
             self.world.loop.note(self.name, "sent", number, ending.value, offset)
-        if ending is not Ending.OK:
+        if ending is not OperationOutcome.OK:
             self.leave()
         self._waiting.discard(number)
         self._answered.set()
 
-    async def _insist(self, batch: AcceptedBatch) -> tuple[Ending, int]:
+    async def _insist(self, batch: AcceptedBatch) -> tuple[OperationOutcome, int]:
         """Retry on whatever broker until the batch is in, or its stream is gone for good."""
         tried: set[str] = set()
         while True:
             broker = await self.broker()
             ending, offset, verdict = await self._once(broker, batch)
-            if ending is Ending.OK:
+            if ending is OperationOutcome.OK:
                 if verdict is Verdict.DUPLICATE and tried - {broker.name}:
                     self.world.reached.add("a retry on another broker was a duplicate")
                 return ending, offset
             tried.add(broker.name)
             if verdict is Verdict.UNKNOWN_STREAM and self.stream not in self.world.auditor.heads():
-                return Ending.UNKNOWN, -1
+                return OperationOutcome.UNKNOWN, -1
             if self.dice.chance(0.5):
                 self.leave()
             await asyncio.sleep(self.dice.waiting_s(0.1))
 
     async def _once(
         self, broker: Broker, batch: AcceptedBatch
-    ) -> tuple[Ending, int, Verdict | None]:
+    ) -> tuple[OperationOutcome, int, Verdict | None]:
         request = broker.spawn(broker.produce(self.stream, batch))
         await asyncio.wait([request], timeout=CLIENT_TIMEOUT_S)
         if not request.done():
             self.world.reached.add("a client gave up waiting")
-            return Ending.UNKNOWN, -1, None
+            return OperationOutcome.UNKNOWN, -1, None
         error = request.exception()
         if isinstance(error, Unavailable):
-            return Ending.FAILED, -1, None
+            return OperationOutcome.FAILED, -1, None
         if isinstance(error, OutcomeUnknown):
             self.world.reached.add("a client heard that the outcome is unknown")
-            return Ending.UNKNOWN, -1, None
+            return OperationOutcome.UNKNOWN, -1, None
         if error is not None:
             raise error
         return _judged(request.result())
 
 
-def _judged(appended: Appended) -> tuple[Ending, int, Verdict]:
+def _judged(appended: Appended) -> tuple[OperationOutcome, int, Verdict]:
     verdict = Verdict(appended.verdicts[0])
     if verdict in (Verdict.ACCEPTED, Verdict.DUPLICATE):
-        return Ending.OK, appended.offsets[0], verdict
-    return Ending.FAILED, -1, verdict
+        return OperationOutcome.OK, appended.offsets[0], verdict
+    return OperationOutcome.FAILED, -1, verdict
 
 
 class Consumer(Client):
@@ -297,7 +297,7 @@ class Consumer(Client):
     ) -> None:
         if proved and not records:
             self.world.reached.add("an empty answer was proved")
-        seen = Seen(
+        seen = HeardRead(
             client=self.name,
             connection=connection,
             stream=self.stream,

@@ -8,21 +8,21 @@ from typing import Protocol
 import msgspec
 from tests.domain.test_checkpoint_model import checkpoint_of
 
+from lakelog.domain.checkpoint_store import CheckpointPointer
 from lakelog.domain.envelope import decode_record
 from lakelog.domain.events import GroupChange
 from lakelog.domain.machine import apply_record
-from lakelog.domain.outcomes import GroupJudged, Ignored
+from lakelog.domain.outcomes import GroupApplied, Ignored
 from lakelog.domain.state import LEVEL_MAX, DomainState
-from lakelog.domain.vault import CheckpointPointer
 from lakelog.groups.events import (
-    Beat,
     CommitOffsets,
+    ConsumerHeartbeat,
     Expire,
     ExpireOffsets,
     GroupEvent,
+    GroupEventResult,
     GroupOutcome,
     Join,
-    Judged,
     Resolved,
     TopicsChanged,
 )
@@ -145,7 +145,7 @@ class GroupAuditor:
             if isinstance(outcome, Ignored):
                 self.reached.add("a repeat or a zombie was ignored")
             elif isinstance(event, GroupChange):
-                assert isinstance(outcome, GroupJudged), outcome
+                assert isinstance(outcome, GroupApplied), outcome
                 self._step(domain, event.event, outcome.outcome, mutation)
         if state.groups.groups != self._shadows[domain].groups:
             self.violations.append(f"R9 groups at {state.position} of domain {domain} differ")
@@ -199,7 +199,7 @@ class GroupAuditor:
         changes = len(before.members.keys() ^ after.members.keys())
         if changes or isinstance(event, (Join, Resolved, TopicsChanged)):
             self.causes[f"{group_id} causes"] += max(changes, 1)
-        elif isinstance(event, Beat) and generation_of(after) > generation_of(before):
+        elif isinstance(event, ConsumerHeartbeat) and generation_of(after) > generation_of(before):
             self.causes[f"{group_id} causes"] += 1
 
     def _watch(
@@ -211,7 +211,7 @@ class GroupAuditor:
     ) -> None:
         if not isinstance(event, QUIET):
             self.written[event.group_id] += 1
-        taken = outcome == Judged(ErrorCode.NONE)
+        taken = outcome == GroupEventResult(ErrorCode.NONE)
         kind = type(event).__name__
         code = getattr(outcome, "code", ErrorCode.NONE)
         self.reached.add(f"{kind} was {'taken in' if not code else f'refused: {code.name}'}")

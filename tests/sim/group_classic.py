@@ -10,7 +10,7 @@ from tests.sim.group_world import GroupWorld
 from lakelog.coordinator.requests import JoinRequest, SyncRequest
 from lakelog.groups.events import JoinAnswer
 from lakelog.model.errors import ErrorCode
-from lakelog.testing.group_history import Given, HeardHeartbeat, Place, Told
+from lakelog.testing.group_history import HeardAssignment, HeardGeneration, HeardHeartbeat, Place
 
 JOIN_SLACK_S = 5.0
 """How much longer than a rebalance may take a client waits for its join."""
@@ -105,7 +105,7 @@ class ClassicMember(Member):
         self.member_id, self.epoch = answer.member_id, answer.generation
         self.is_leader = bool(answer.members)
         self.world.history.told.append(
-            Told(
+            HeardGeneration(
                 client=self.name,
                 group=self.group_id,
                 member=self.member_id,
@@ -181,7 +181,7 @@ class ClassicMember(Member):
         if self.dice.chance(self.moves):
             self.move()
         self.world.history.given.append(
-            Given(
+            HeardAssignment(
                 client=self.name,
                 group=self.group_id,
                 member=self.member_id,

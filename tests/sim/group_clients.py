@@ -12,7 +12,7 @@ from lakelog.groups.events import CommitOffsets
 from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Unavailable
 from lakelog.testing.group_history import HeardCommit, Place, Read
-from lakelog.testing.simulation import Dice
+from lakelog.testing.simulation import SimEntropy
 
 T = TypeVar("T")
 AWAY = frozenset(
@@ -40,7 +40,7 @@ class Client:
     def __init__(self, world: GroupWorld, name: str) -> None:
         self.world = world
         self.name = name
-        self.dice: Dice = world.loop.dice(name)
+        self.dice: SimEntropy = world.loop.dice(name)
         self.answered: tuple[float, GroupBroker] | None = None
         """When it asked what was answered last, and whom."""
         self._broker: GroupBroker | None = None

@@ -3,9 +3,9 @@
 MUST_REACH_GROUPS = {
     "Adopt was refused: UNKNOWN_MEMBER_ID",
     "Adopt was taken in",
-    "Beat was refused: FENCED_MEMBER_EPOCH",
-    "Beat was refused: UNKNOWN_MEMBER_ID",
-    "Beat was taken in",
+    "ConsumerHeartbeat was refused: FENCED_MEMBER_EPOCH",
+    "ConsumerHeartbeat was refused: UNKNOWN_MEMBER_ID",
+    "ConsumerHeartbeat was taken in",
     "CommitOffsets was refused: ILLEGAL_GENERATION",
     "CommitOffsets was refused: STALE_MEMBER_EPOCH",
     "CommitOffsets was refused: UNKNOWN_MEMBER_ID",

@@ -12,7 +12,7 @@ from tests.sim.group_world import GroupBroker, GroupWorld
 from lakelog.groups.events import Expire
 from lakelog.model.failures import Failure
 from lakelog.testing.faulty import Mutation
-from lakelog.testing.simulation import Dice
+from lakelog.testing.simulation import SimEntropy
 
 EXPIRY_MARGIN_S = 1.0
 """What was asked so shortly before an expiry may have crossed it."""
@@ -27,7 +27,7 @@ class Story:
     """A seed while it is told."""
 
     world: GroupWorld
-    dice: Dice
+    dice: SimEntropy
     happens: frozenset[str]
     casts: dict[str, str] = field(
         default_factory=lambda: {"classic": "classic", "modern": "modern", "mixed": "classic"}

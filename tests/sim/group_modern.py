@@ -6,8 +6,7 @@ from tests.sim.group_clients import AWAY, Member
 from tests.sim.group_world import GroupWorld
 
 from lakelog.coordinator.requests import ConsumerHeartbeatRequest
-from lakelog.groups.events import HeardHeartbeat as BeatAnswer
-from lakelog.groups.events import Owned
+from lakelog.groups.events import ConsumerHeartbeatResult, Owned
 from lakelog.model.errors import ErrorCode
 from lakelog.testing.group_history import HeardHeartbeat, Place
 
@@ -84,7 +83,9 @@ class ModernMember(Member):
         else:
             await self._refused(answer, ask, invoked_s)
 
-    def _hear(self, ask: ConsumerHeartbeatRequest, answer: BeatAnswer, invoked_s: float) -> None:
+    def _hear(
+        self, ask: ConsumerHeartbeatRequest, answer: ConsumerHeartbeatResult, invoked_s: float
+    ) -> None:
         self._tells_all = False
         if ask.owned is not None:
             self._told_owned = self.owned
@@ -106,7 +107,7 @@ class ModernMember(Member):
         self.world.auditor.believe(self.group_id)
 
     async def _refused(
-        self, answer: BeatAnswer, ask: ConsumerHeartbeatRequest, invoked_s: float
+        self, answer: ConsumerHeartbeatResult, ask: ConsumerHeartbeatRequest, invoked_s: float
     ) -> None:
         self._tells_all = True
         code = answer.code

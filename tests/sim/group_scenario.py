@@ -22,7 +22,7 @@ from lakelog.groups.state import ClassicGroup, ClassicState, ConsumerGroup
 from lakelog.testing.faulty import Faults
 from lakelog.testing.group_history import check_group_history
 from lakelog.testing.group_invariants import held
-from lakelog.testing.simulation import Dice, SimLoop, simulate
+from lakelog.testing.simulation import SimEntropy, SimLoop, simulate
 
 FAULTS_S = 40.0
 LATE_S = 8.0
@@ -120,7 +120,7 @@ def draw(loop: SimLoop) -> Story:
     return story
 
 
-def draw_faults(dice: Dice, often: float) -> Faults:
+def draw_faults(dice: SimEntropy, often: float) -> Faults:
     """How bad a store is."""
 
     def sometimes() -> float:

@@ -21,7 +21,7 @@ from lakelog.objects.memory import MemoryObjectStore
 from lakelog.server.adapters import LiveBrokers
 from lakelog.telemetry import MetricsRegistry
 from lakelog.testing.faulty import (
-    Fate,
+    CallOutcome,
     Faults,
     FaultyLink,
     FaultyLog,
@@ -199,10 +199,10 @@ class _MutedLink(FaultyLink):
 
     lag: Lag = Lag()
 
-    def _fate(self, *, write: bool) -> Fate:
+    def _fate(self, *, write: bool) -> CallOutcome:
         fate = super()._fate(write=write)
         is_mute = write and self.loop.time() < self.lag.mute_until_s
-        return Fate.LOST_REQUEST if is_mute else fate
+        return CallOutcome.LOST_REQUEST if is_mute else fate
 
 
 class GroupBroker:

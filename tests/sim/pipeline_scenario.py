@@ -27,7 +27,7 @@ from lakelog.streams.objects import WalName
 from lakelog.testing.faulty import Faults
 from lakelog.testing.invariants import check_history
 from lakelog.testing.memory_tables import MemoryTables
-from lakelog.testing.simulation import Dice, SimLoop, simulate
+from lakelog.testing.simulation import SimEntropy, SimLoop, simulate
 
 REST_S = FAULTS_S + 10
 """Until then pipelines run; a while before, nothing is left to do."""
@@ -54,7 +54,7 @@ class Crew:
     """The pipelines of a story and what they share."""
 
     story: Story
-    dice: Dice
+    dice: SimEntropy
     tables: MemoryTables
     faults: Faults
     options: PipelineOptions

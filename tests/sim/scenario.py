@@ -31,7 +31,7 @@ from lakelog.testing.invariants import (
     check_references,
     check_tiling,
 )
-from lakelog.testing.simulation import Dice, SimLoop, simulate
+from lakelog.testing.simulation import SimEntropy, SimLoop, simulate
 
 TOPIC = TopicId(b"simulated topic.")
 FAULTS_S = 8.0
@@ -57,7 +57,7 @@ class Story:
     """The world of a seed and what is going to happen to it."""
 
     world: World
-    dice: Dice
+    dice: SimEntropy
     happens: frozenset[str]
     violations: list[str] = field(default_factory=list)
     lives: int = 0
@@ -134,14 +134,14 @@ def draw(loop: SimLoop) -> Story:
     return Story(world, dice, happens)
 
 
-def _skew_ms(dice: Dice) -> int:
+def _skew_ms(dice: SimEntropy) -> int:
     """Mostly small; sometimes a clock is hopeless."""
     if dice.chance(0.1):
         return dice.pick((-3_600_000, 3_600_000 * 3))
     return dice.number(-3_000, 3_000)
 
 
-def draw_faults(dice: Dice, often: float) -> Faults:
+def draw_faults(dice: SimEntropy, often: float) -> Faults:
     def sometimes() -> float:
         return often * dice.between(0, 1) if dice.chance(0.5) else 0.0
 

@@ -10,7 +10,7 @@ from tests.sim.world import Broker, Settings, World
 from lakelog.domain.events import Horizon
 from lakelog.domain.options import DomainOptions
 from lakelog.log.options import LogOptions
-from lakelog.log.values import Wanted
+from lakelog.log.values import StreamRead
 from lakelog.model.failures import OutcomeUnknown
 from lakelog.model.ids import TopicId
 from lakelog.testing.faulty import Faults
@@ -91,7 +91,7 @@ def test_one_budget_serves_all_streams_of_a_read_and_the_first_batch_comes_anywa
         for stream in (1, 2, 1, 2):
             await broker.spawn(broker.produce(stream, batch))
         size_bytes = len(batch.data)
-        wanted = [Wanted(stream, 0, 10 * size_bytes) for stream in (1, 2)]
+        wanted = [StreamRead(stream, 0, 10 * size_bytes) for stream in (1, 2)]
         for budget, expected in ((1, [1, 0]), (size_bytes, [1, 0]), (3 * size_bytes, [2, 1])):
             got = await broker.spawn(
                 broker.log.read(wanted, bytes_max=budget, deadline_s=float("inf"))

@@ -11,7 +11,7 @@ from lakelog.domain.options import DomainOptions
 from lakelog.domain.replica import Identity, Replica
 from lakelog.log.log import Log
 from lakelog.log.options import LogOptions
-from lakelog.log.values import Appended, Fetched, ReadStatus, Wanted
+from lakelog.log.values import Appended, Fetched, ReadStatus, StreamRead
 from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.model.failures import Failure, Unavailable
 from lakelog.objects.memory import MemoryObjectStore
@@ -154,7 +154,7 @@ class Broker:
         arrived_s = self.clock.monotonic_s()
         deadline_s = arrived_s + REQUEST_S
         self.log.check_fresh(stream)
-        wanted = [Wanted(stream, offset, 4096)]
+        wanted = [StreamRead(stream, offset, 4096)]
         (got,) = await self.log.read(wanted, bytes_max=4096, deadline_s=deadline_s)
         if got.status is ReadStatus.OK and got.size_bytes:
             return got, False

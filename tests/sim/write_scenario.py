@@ -23,7 +23,7 @@ from lakelog.domain.machine import apply_record
 from lakelog.domain.outcomes import WriteVerdict, Written
 from lakelog.domain.state import LEVEL_MAX, DomainState
 from lakelog.domain.write_event import WRITES_LEVEL, Write
-from lakelog.log.buffer import Gathering, seal
+from lakelog.log.buffer import ObjectBuffer, seal
 from lakelog.log.writes import IdempotentWrite, WrittenDomain
 from lakelog.meta import keys
 from lakelog.model.failures import Failure, OutcomeUnknown, Refused, Unavailable
@@ -35,7 +35,7 @@ from lakelog.testing.faulty import (
     FaultyObjectStore,
     Mutation,
 )
-from lakelog.testing.invariants import Ending, Sent, check_history
+from lakelog.testing.invariants import OperationOutcome, Sent, check_history
 from lakelog.testing.simulation import Process, SimClock, SimLoop, simulate
 from lakelog.wal.ids import TOKEN_BYTES, make_wal_id, object_key
 
@@ -134,14 +134,14 @@ class Job(Client):
                 placed = await self._placed(broker, rows)
                 continue
             ending = await self._commit(broker, version, placed)
-            if ending is Ending.OK:
+            if ending is OperationOutcome.OK:
                 repeats -= 1
                 placed = None
                 continue
             if not set(self.streams) <= self.world.auditor.heads().keys():
                 return False
             self.leave()
-            if ending is Ending.FAILED or self.dice.chance(0.5):
+            if ending is OperationOutcome.FAILED or self.dice.chance(0.5):
                 placed = None
                 self.world.reached.add("a commit was repeated with new objects")
             else:
@@ -155,7 +155,7 @@ class Job(Client):
         commits = []
         for part in (slice(0, 2), slice(2, 3)):
             now_ms = max(self.clock.now_ms(), earliest_ms)
-            gathered = Gathering()
+            gathered = ObjectBuffer()
             for stream, values in rows.items():
                 batch = make_batch(values[part], now_ms=now_ms, producer=-1, sequence=-1)
                 gathered.add([stream], [batch], now_s=0, deadline_s=0, settle=lambda _: None)
@@ -175,22 +175,24 @@ class Job(Client):
             commits.append(sealed.commit)
         return commits
 
-    async def _commit(self, broker: Broker, version: int, commits: list[Commit]) -> Ending:
+    async def _commit(
+        self, broker: Broker, version: int, commits: list[Commit]
+    ) -> OperationOutcome:
         rules = dict.fromkeys(self.streams, RULE)
         wanted = IdempotentWrite(self.name, version, {0: commits}, rules)
         asking = broker.spawn(_written(broker, wanted))
         await asyncio.wait([asking], timeout=CLIENT_TIMEOUT_S)
         error = asking.exception() if asking.done() else OutcomeUnknown("no answer")
         if error is None:
-            return Ending.OK
+            return OperationOutcome.OK
         if isinstance(error, Refused):
             self.world.reached.add("a write was refused to its driver")
-            return Ending.FAILED
+            return OperationOutcome.FAILED
         if not isinstance(error, Failure):
             raise error
         if isinstance(error, OutcomeUnknown):
             self.world.reached.add("the outcome of a commit was unknown")
-        return Ending.UNKNOWN
+        return OperationOutcome.UNKNOWN
 
 
 async def _written(broker: Broker, wanted: IdempotentWrite) -> tuple[WrittenDomain, ...]:
@@ -206,7 +208,7 @@ def _sent(job: Job, stream: int, version: int, values: list[str]) -> Sent:
         values=tuple(values),
         invoked_s=0.0,
         returned_s=job.now_s(),
-        ending=Ending.UNKNOWN,
+        ending=OperationOutcome.UNKNOWN,
     )
 
 

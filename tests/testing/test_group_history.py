@@ -13,19 +13,19 @@ from lakelog.groups.state import (
 )
 from lakelog.model.errors import ErrorCode
 from lakelog.testing.group_history import (
-    Given,
     GroupHistory,
     GroupTruth,
+    HeardAssignment,
     HeardCommit,
+    HeardGeneration,
     HeardHeartbeat,
     Read,
-    Told,
     check_group_history,
 )
 
 PLACE = (b"t" * 16, 0)
-TOLD = Told("c", "g", "a", 1, 0.5, 2.0, roster=("a", "b"))
-GIVEN = Given("c", "g", "a", "a", 1, b"zero", frozenset({PLACE}), 2.0, 3.0)
+TOLD = HeardGeneration("c", "g", "a", 1, 0.5, 2.0, roster=("a", "b"))
+GIVEN = HeardAssignment("c", "g", "a", "a", 1, b"zero", frozenset({PLACE}), 2.0, 3.0)
 BEATEN = HeardHeartbeat("c", "g", "a", 1, ErrorCode.NONE, 4.0, 4.1)
 COMMITTED = HeardCommit("c", "g", "a", 1, PLACE, "x#1", ErrorCode.NONE, 5.0, 5.2)
 READ = Read("c", "g", PLACE, "x#1", 6.0, 6.1)
@@ -59,10 +59,12 @@ def truth() -> GroupTruth:
     return made
 
 
-def history(*heard: Told | Given | HeardHeartbeat | HeardCommit | Read) -> GroupHistory:
+def history(
+    *heard: HeardGeneration | HeardAssignment | HeardHeartbeat | HeardCommit | Read,
+) -> GroupHistory:
     return GroupHistory(
-        told=[one for one in heard if isinstance(one, Told)],
-        given=[one for one in heard if isinstance(one, Given)],
+        told=[one for one in heard if isinstance(one, HeardGeneration)],
+        given=[one for one in heard if isinstance(one, HeardAssignment)],
         beaten=[one for one in heard if isinstance(one, HeardHeartbeat)],
         committed=[one for one in heard if isinstance(one, HeardCommit)],
         read=[one for one in heard if isinstance(one, Read)],
@@ -110,7 +112,7 @@ def test_what_is_right_is_found_right() -> None:
     ],
 )
 def test_what_is_wrong_is_found(
-    letter: str, wrong: Told | Given | HeardHeartbeat | HeardCommit | Read
+    letter: str, wrong: HeardGeneration | HeardAssignment | HeardHeartbeat | HeardCommit | Read
 ) -> None:
     found = check_group_history(history(GIVEN, wrong), truth())
     assert any(said.startswith(letter) for said in found), found

@@ -7,13 +7,13 @@ import pytest
 from msgspec.structs import replace
 
 from lakelog.groups.events import (
-    Beat,
     CommitOffsets,
+    ConsumerHeartbeat,
     DeleteGroup,
     Expire,
     ExpireOffsets,
     GroupEvent,
-    Judged,
+    GroupEventResult,
     Leave,
     TargetAssignment,
     TimerExpired,
@@ -34,8 +34,8 @@ from lakelog.testing.group_history import Place
 from lakelog.testing.group_invariants import check_group, check_offsets, check_step
 
 T = b"t" * 16
-TAKEN = Judged(ErrorCode.NONE)
-STALE = Judged(ErrorCode.ILLEGAL_GENERATION)
+TAKEN = GroupEventResult(ErrorCode.NONE)
+STALE = GroupEventResult(ErrorCode.ILLEGAL_GENERATION)
 
 
 def decode(data: bytes) -> Collection[Place]:
@@ -109,9 +109,11 @@ def test_a_group_that_is_wrong_is_found(letter: str, group: Group) -> None:
     assert any(said.startswith(letter) for said in check_group(group, decode))
 
 
-def beat(name: str, epoch: int = 5, owned: tuple[int, ...] | None = None) -> Beat:
+def beat(name: str, epoch: int = 5, owned: tuple[int, ...] | None = None) -> ConsumerHeartbeat:
     said = None if owned is None else ((T, owned),)
-    return Beat("g", name, epoch, None, None, -1, None, None, None, said, "", "", 6_000, 1, 9)
+    return ConsumerHeartbeat(
+        "g", name, epoch, None, None, -1, None, None, None, said, "", "", 6_000, 1, 9
+    )
 
 
 def commit(name: str = "a", generation: int = 4, partition: int = 0) -> CommitOffsets:
@@ -146,7 +148,7 @@ NEXT = replace(consumer(consumer_member("b", 1)), epoch=6)
     ],
 )
 def test_steps_that_are_right_are_found_right(
-    before: Group | None, event: GroupEvent, after: Group, outcome: Judged
+    before: Group | None, event: GroupEvent, after: Group, outcome: GroupEventResult
 ) -> None:
     assert check_step(before, event, after, outcome) == []
 
@@ -187,7 +189,7 @@ def test_steps_that_are_right_are_found_right(
     ],
 )
 def test_a_step_that_is_wrong_is_found(
-    letter: str, before: Group | None, event: GroupEvent, after: Group, outcome: Judged
+    letter: str, before: Group | None, event: GroupEvent, after: Group, outcome: GroupEventResult
 ) -> None:
     assert any(said.startswith(letter) for said in check_step(before, event, after, outcome))
 
@@ -207,7 +209,7 @@ EXPIRING = ExpireOffsets("g", ((T, "t", 0), (T, "t", 1)), 15)
     ],
 )
 def test_offsets_may_change_by_commits_deletions_and_expiry(
-    event: GroupEvent, outcome: Judged, after: dict[Place, CommittedOffset]
+    event: GroupEvent, outcome: GroupEventResult, after: dict[Place, CommittedOffset]
 ) -> None:
     assert check_offsets(OFFSETS, event, outcome, after) == []
 
@@ -222,6 +224,6 @@ def test_offsets_may_change_by_commits_deletions_and_expiry(
     ],
 )
 def test_offsets_that_change_by_anything_else_are_found(
-    event: GroupEvent, outcome: Judged, after: dict[Place, CommittedOffset]
+    event: GroupEvent, outcome: GroupEventResult, after: dict[Place, CommittedOffset]
 ) -> None:
     assert check_offsets(OFFSETS, event, outcome, after)

@@ -11,9 +11,9 @@ from lakelog.domain.outcomes import Applied, Done, Ignored
 from lakelog.domain.state import DomainState
 from lakelog.model.ids import DomainId
 from lakelog.testing.invariants import (
-    Ending,
+    HeardRead,
     History,
-    Seen,
+    OperationOutcome,
     Sent,
     check_acknowledged,
     check_deletion,
@@ -140,10 +140,10 @@ def test_an_effect_of_an_old_stamp_is_found() -> None:
     assert check_fencing({"a": Stamp(1, 4)}, record, done) == []
 
 
-SENT = Sent("p", 1, 0, ("a", "b"), 0.0, 1.0, Ending.OK, 0)
-LATER = Sent("p", 1, 1, ("c",), 0.5, 1.5, Ending.OK, 2)
-SEEN = Seen("c", "one", 1, 0, ((0, "a"), (1, "b")), 0, 3, 2.0, 2.1, False)
-EMPTY = Seen("c", "one", 1, 3, (), 0, 3, 3.0, 3.1, True)
+SENT = Sent("p", 1, 0, ("a", "b"), 0.0, 1.0, OperationOutcome.OK, 0)
+LATER = Sent("p", 1, 1, ("c",), 0.5, 1.5, OperationOutcome.OK, 2)
+SEEN = HeardRead("c", "one", 1, 0, ((0, "a"), (1, "b")), 0, 3, 2.0, 2.1, False)
+EMPTY = HeardRead("c", "one", 1, 3, (), 0, 3, 3.0, 3.1, True)
 FINAL = {1: ((0, "a"), (1, "b"), (2, "c"))}
 
 
@@ -168,7 +168,7 @@ def test_what_was_trimmed_is_not_lost() -> None:
     [
         (history(final={1: ((0, "a"), (2, "c"))}), check_acknowledged),
         (history(final={1: ((0, "a"), (1, "c"), (2, "b"))}), check_acknowledged),
-        (history(sent=[replace(SENT, ending=Ending.FAILED), LATER]), check_phantoms),
+        (history(sent=[replace(SENT, ending=OperationOutcome.FAILED), LATER]), check_phantoms),
         (history(sent=[LATER]), check_phantoms),
         (history(sent=[replace(SENT, stream=2), LATER]), check_phantoms),
         (history(seen=[replace(SEEN, records=((0, "b"),))]), check_one_value),

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 
 import pytest
 
-from lakelog.testing.simulation import Deadlock, Dice, Process, SimClock, SimLoop, simulate
+from lakelog.testing.simulation import Deadlock, Process, SimClock, SimEntropy, SimLoop, simulate
 
 
 def test_time_moves_only_when_nothing_is_ready_and_costs_nothing() -> None:
@@ -142,7 +142,7 @@ def test_clocks_of_two_processes_differ_and_jump() -> None:
 
 
 def test_dice_are_within_their_bounds() -> None:
-    dice = Dice("x")
+    dice = SimEntropy("x")
     assert all(3 <= dice.number(3, 5) < 5 for _ in range(50))
     assert all(0.5 <= dice.between(0.5, 0.75) < 0.75 for _ in range(50))
     assert not any(dice.chance(0.0) for _ in range(50))

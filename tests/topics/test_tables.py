@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 from tests.topics.stage import Fault, LoopClock, SteppedStore, Steps, VirtualLoop, World, make
 
-from lakelog.catalog.create import TableBirths
+from lakelog.catalog.create import TableCreation
 from lakelog.catalog.definition import Locations
 from lakelog.catalog.pointers import Pointers, TablePointer
 from lakelog.catalog.port import TableDefinition, TableName
@@ -45,7 +45,7 @@ class Stage:
         self._made += 1
         store = SteppedStore(self.world.store.another(), steps or Steps())
         entropy = SeededEntropy(f"keeper {self._made}")
-        births = TableBirths(store, self.objects, self.world.clock, entropy)
+        births = TableCreation(store, self.objects, self.world.clock, entropy)
         return TableKeeper(topics, store, births, cluster_id="c", namespace="lakelog")
 
     async def tables(self) -> dict[str, str]:
@@ -62,7 +62,7 @@ class Stage:
 
     async def put_table(self, name: str, topic_id: str) -> TablePointer:
         entropy = SeededEntropy(topic_id)
-        births = TableBirths(self.world.store, self.objects, self.world.clock, entropy)
+        births = TableCreation(self.world.store, self.objects, self.world.clock, entropy)
         return await births.create(TableDefinition(TableName("lakelog", name), name, topic_id, "c"))
 
 
@@ -216,7 +216,7 @@ def test_a_change_of_the_topics_is_noticed_at_once_and_everything_once_a_minute(
         await asyncio.sleep(1)
         assert await stage.tables() == {"t": topic.id.hex()}
         assert LoopClock().monotonic_s() - began_s < 5
-        births = TableBirths(
+        births = TableCreation(
             stage.world.store, stage.objects, stage.world.clock, SeededEntropy("x")
         )
         await births.drop(TableName("lakelog", "t"), topic_id=topic.id.hex())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from lakelog.broker.call import Answer, Call, Endpoint, Later, answered, client_host, client_id
 from lakelog.broker.lookup import check_count
 from lakelog.coordinator.requests import ConsumerHeartbeatRequest
-from lakelog.groups.events import Beaten, Owned
+from lakelog.groups.events import ConsumerHeartbeatResult, Owned
 from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatAssignment,
@@ -57,7 +57,7 @@ def _owned(request: ConsumerGroupHeartbeatRequest) -> Owned | None:
     return tuple((topic.topic_id, topic.partitions) for topic in request.topic_partitions)
 
 
-def _response(interval_ms: int, answer: Beaten) -> ConsumerGroupHeartbeatResponse:
+def _response(interval_ms: int, answer: ConsumerHeartbeatResult) -> ConsumerGroupHeartbeatResponse:
     if answer.code:
         return ConsumerGroupHeartbeatResponse(error_code=answer.code, error_message=answer.reason)
     has_left = answer.epoch < 0

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from lakelog.broker.call import Answer, Call, Endpoint, Later, answered, check_named
-from lakelog.groups.events import DeleteGroup, GroupOutcome, Judged
+from lakelog.groups.events import DeleteGroup, GroupEventResult, GroupOutcome
 from lakelog.model.errors import ErrorCode
 from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.delete_groups import (
@@ -50,7 +50,7 @@ def _response(
 def _code(outcome: GroupOutcome | ErrorCode) -> ErrorCode:
     if isinstance(outcome, ErrorCode):
         return outcome
-    assert isinstance(outcome, Judged), outcome
+    assert isinstance(outcome, GroupEventResult), outcome
     return outcome.code
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from lakelog.broker.errors import Attempt, failure_code, read_code
 from lakelog.broker.fetch_sessions import Key, Results
 from lakelog.broker.loop_turn import ITEMS_PER_LOOK
-from lakelog.log.values import Fetched, ReadStatus, Wanted
+from lakelog.log.values import Fetched, ReadStatus, StreamRead
 from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Failure
 from lakelog.wire.messages.fetch import AbortedTransaction, FetchPartition, FetchPartitionData
@@ -253,9 +253,9 @@ class FetchRead:
         for at, data in zip(places, fetched, strict=True):
             self._keep(at, data)
 
-    def _wanted(self, entry: FetchedPartition) -> Wanted:
+    def _wanted(self, entry: FetchedPartition) -> StreamRead:
         bytes_max = max(entry.asked.partition_max_bytes, 0)
-        return Wanted(entry.stream, entry.asked.fetch_offset, bytes_max)
+        return StreamRead(entry.stream, entry.asked.fetch_offset, bytes_max)
 
     def _defer(self, at: int) -> None:
         """Say that there is data and send none, as when the bytes of an answer are used up."""

@@ -122,7 +122,7 @@ class Sessionless:
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class FullFetch:
     """The request lists everything, and the answer opens a session if there is room."""
 
     asked: Asked
@@ -142,11 +142,11 @@ class Incremental:
         return {key: slot.asked for key, slot in self.session.slots.items()}
 
 
-Context: TypeAlias = Sessionless | Opening | Incremental
+Context: TypeAlias = Sessionless | FullFetch | Incremental
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class FetchAnswer:
     """What the answer to a fetch holds."""
 
     code: ErrorCode
@@ -189,7 +189,7 @@ class FetchSessions:
             self._close(request.session_id)
             if request.session_epoch == SESSIONLESS_EPOCH:
                 return Sessionless(asked)
-            return Opening(asked, by_id)
+            return FullFetch(asked, by_id)
         session = self._sessions.get(request.session_id)
         if session is None:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -199,16 +199,16 @@ class FetchSessions:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
         return self._go_on(session, asked, _forgotten(request, by_id=by_id), now_s)
 
-    def settle(self, context: Context, results: Results, *, now_s: float) -> Settled:
+    def settle(self, context: Context, results: Results, *, now_s: float) -> FetchAnswer:
         """What to answer, given what was read of each partition of the context."""
         if isinstance(context, Sessionless):
-            return Settled(ErrorCode.NONE, NO_SESSION, results)
-        if isinstance(context, Opening):
-            return Settled(ErrorCode.NONE, self._open(context, results, now_s), results)
+            return FetchAnswer(ErrorCode.NONE, NO_SESSION, results)
+        if isinstance(context, FullFetch):
+            return FetchAnswer(ErrorCode.NONE, self._open(context, results, now_s), results)
         session = context.session
         if session.epoch != context.epoch:
-            return Settled(ErrorCode.INVALID_FETCH_SESSION_EPOCH, NO_SESSION, [])
-        return Settled(ErrorCode.NONE, session.id, session.select(results))
+            return FetchAnswer(ErrorCode.INVALID_FETCH_SESSION_EPOCH, NO_SESSION, [])
+        return FetchAnswer(ErrorCode.NONE, session.id, session.select(results))
 
     def _go_on(
         self, session: FetchSession, asked: Asked, forgotten: list[Key], now_s: float
@@ -228,7 +228,7 @@ class FetchSessions:
         self._sessions[session.id] = self._sessions.pop(session.id)
         return Incremental(session, session.epoch)
 
-    def _open(self, context: Opening, results: Results, now_s: float) -> int:
+    def _open(self, context: FullFetch, results: Results, now_s: float) -> int:
         self._evict(now_s)
         full = len(self._sessions) >= self._sessions_max
         if full or self._partitions + len(results) > self._partitions_max:

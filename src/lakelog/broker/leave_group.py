@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from lakelog.broker.call import Answer, Call, Endpoint, Later, answered, check_named
-from lakelog.groups.events import Left
+from lakelog.groups.events import LeaveResult
 from lakelog.model.errors import ErrorCode
 from lakelog.wire.apis import ApiKey
 from lakelog.wire.lift import lift, lower
@@ -32,9 +32,9 @@ async def handle(broker: "Broker", call: Call, request: LeaveGroupRequest) -> An
 
 
 def _response(
-    request: LeaveGroupRequest, version: int, outcome: Left | ErrorCode
+    request: LeaveGroupRequest, version: int, outcome: LeaveResult | ErrorCode
 ) -> LeaveGroupResponse:
-    if not isinstance(outcome, Left):
+    if not isinstance(outcome, LeaveResult):
         return LeaveGroupResponse(error_code=outcome)
     response = LeaveGroupResponse(
         members=tuple(

@@ -42,7 +42,7 @@ LOOKUPS_AT_ONCE: Final = 16
 """Searches by timestamp may read the object store; this many of a request run together."""
 
 
-class Special(IntEnum):
+class SpecialTimestamp(IntEnum):
     """Timestamps that are no times."""
 
     LATEST = -1
@@ -54,12 +54,12 @@ class Special(IntEnum):
 
 
 KNOWN_SINCE: Final[dict[int, int]] = {
-    Special.LATEST: 0,
-    Special.EARLIEST: 0,
-    Special.MAX_TIMESTAMP: 7,
-    Special.EARLIEST_LOCAL: 8,
-    Special.LATEST_TIERED: 9,
-    Special.EARLIEST_PENDING_UPLOAD: 11,
+    SpecialTimestamp.LATEST: 0,
+    SpecialTimestamp.EARLIEST: 0,
+    SpecialTimestamp.MAX_TIMESTAMP: 7,
+    SpecialTimestamp.EARLIEST_LOCAL: 8,
+    SpecialTimestamp.LATEST_TIERED: 9,
+    SpecialTimestamp.EARLIEST_PENDING_UPLOAD: 11,
 }
 """The version in which each special timestamp appeared."""
 
@@ -176,12 +176,12 @@ class _Lookup:
         if facts is None:  # dropped a moment ago
             return ListOffsetsPartitionResponse(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         match row.partition.timestamp:
-            case Special.LATEST:
+            case SpecialTimestamp.LATEST:
                 return _found(index, TimestampMatch(facts.head, NO_TIMESTAMP_MS))
-            case Special.EARLIEST | Special.EARLIEST_LOCAL:
+            case SpecialTimestamp.EARLIEST | SpecialTimestamp.EARLIEST_LOCAL:
                 # Nothing is tiered: the local log is the log.
                 return _found(index, TimestampMatch(facts.log_start, NO_TIMESTAMP_MS))
-            case Special.LATEST_TIERED | Special.EARLIEST_PENDING_UPLOAD:
+            case SpecialTimestamp.LATEST_TIERED | SpecialTimestamp.EARLIEST_PENDING_UPLOAD:
                 return _found(index, None)
             case _:
                 return None
@@ -192,7 +192,7 @@ class _Lookup:
         left_s = max(self._deadline_s - self._broker.clock.monotonic_s(), 0)
         try:
             async with asyncio.timeout(left_s):
-                if timestamp_ms == Special.MAX_TIMESTAMP:
+                if timestamp_ms == SpecialTimestamp.MAX_TIMESTAMP:
                     return _found(index, await log.max_timestamp(row.stream))
                 return _found(index, await log.find_timestamp(row.stream, timestamp_ms))
         except Failure as failure:

@@ -178,7 +178,7 @@ def _nothing(_: Sequence[SnapshotView]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class CommitRequirements:
     """On which table a change holds, and what it says of itself."""
 
     topic_id: str
@@ -248,7 +248,7 @@ def _is_of(table: Table, topic_id: str) -> bool:
 
 
 def append_files(
-    table: Table, advances: Sequence[Advance], locations: Locations, terms: Terms
+    table: Table, advances: Sequence[Advance], locations: Locations, terms: CommitRequirements
 ) -> AppendResult:
     """Append what the table's vector admits, by one commit; nothing is sent when that is nothing.
 
@@ -276,7 +276,7 @@ def append_files(
     )
 
 
-def move_table(table: Table, terms: Terms) -> TableView:
+def move_table(table: Table, terms: CommitRequirements) -> TableView:
     """Make a snapshot that changes nothing, so that no commit on the one before can land."""
     terms.check(table)
     text = format_vector(_vector(table))
@@ -287,7 +287,7 @@ def move_table(table: Table, terms: Terms) -> TableView:
 
 
 def replace_files(
-    table: Table, replacement: Replacement, locations: Locations, terms: Terms
+    table: Table, replacement: Replacement, locations: Locations, terms: CommitRequirements
 ) -> TableView:
     """Exchange files by one commit; `Conflict`, and nothing written, when one is not there."""
     terms.check(table)
@@ -306,7 +306,7 @@ def replace_files(
     return view_of(_sent(change, terms))
 
 
-def _sent(change: StagedChange, terms: Terms) -> Table:
+def _sent(change: StagedChange, terms: CommitRequirements) -> Table:
     """The table after the change, which also lets old snapshots go."""
     gone = change.expire(terms.snapshots_kept)
     if gone:

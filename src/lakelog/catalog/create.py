@@ -110,7 +110,7 @@ def _sort_field() -> dict[str, object]:
     }
 
 
-class TableBirths:
+class TableCreation:
     """Makes and drops the pointers of topics' tables."""
 
     def __init__(

@@ -81,7 +81,7 @@ def manifests_to_merge(counts: Sequence[int]) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Touched:
+class TouchedManifest:
     """A manifest that names files to be removed."""
 
     manifest: ManifestFile
@@ -93,7 +93,7 @@ class Touched:
 class Removal:
     """All manifests of a snapshot, by whether they name files to be removed."""
 
-    touched: tuple[Touched, ...]
+    touched: tuple[TouchedManifest, ...]
     untouched: tuple[ManifestFile, ...]
 
     @property
@@ -122,7 +122,7 @@ def find_removal(table: Table, partition: int, locations: Sequence[str]) -> Remo
                 continue
             kept = [one for one in entries if not _is_among(one.data_file, missing, partition)]
             missing -= {one.data_file.file_path for one in removed}
-            touched.append(Touched(manifest, tuple(kept), tuple(removed)))
+            touched.append(TouchedManifest(manifest, tuple(kept), tuple(removed)))
     if missing:
         name = "/".join(table.name())
         raise Conflict(f"{name}: does not name {', '.join(sorted(missing))} any more")

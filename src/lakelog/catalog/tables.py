@@ -27,7 +27,7 @@ from lakelog.catalog.port import (
     TableName,
     TableView,
 )
-from lakelog.catalog.threads import Bridge, Calls
+from lakelog.catalog.threads import Calls, LibraryThreads
 from lakelog.clock import Clock
 from lakelog.meta.port import MetadataStore
 from lakelog.model.failures import Conflict, Failure, NotFound, OutcomeUnknown, Unavailable
@@ -37,7 +37,7 @@ from lakelog.telemetry import event
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from lakelog.catalog.commit import AnyCatalog, Terms
+    from lakelog.catalog.commit import AnyCatalog, CommitRequirements
     from lakelog.catalog.external import CatalogConnections
 
 T = TypeVar("T")
@@ -147,7 +147,7 @@ class PyIcebergTables:
         self._locations = locations
         self._limits = limits
         self._memory = memory
-        self._bridge = Bridge(clock, threads=limits.threads)
+        self._bridge = LibraryThreads(clock, threads=limits.threads)
 
     async def create(self, definition: TableDefinition) -> TableView:
         """Make the table of a topic, or find it made; `Refused` when the name is another's."""
@@ -296,11 +296,13 @@ class PyIcebergTables:
 
     def _terms(
         self, calls: Calls, name: TableName, topic_id: str, *, expect: str, commit_id: str
-    ) -> "Terms":
+    ) -> "CommitRequirements":
         from lakelog.catalog import commit  # noqa: PLC0415 - loads PyIceberg
 
         remember = partial(self._memory.remember, calls, name.table, topic_id)
-        return commit.Terms(topic_id, expect, commit_id, self._limits.snapshots_kept, remember)
+        return commit.CommitRequirements(
+            topic_id, expect, commit_id, self._limits.snapshots_kept, remember
+        )
 
     async def _shown(self, work: Callable[[Calls], TableView], topic_id: str) -> TableView:
         """Run a change, and have brokers know what the table has after it."""

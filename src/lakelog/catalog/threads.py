@@ -76,7 +76,7 @@ class Calls:
                 self._running.discard(future)
 
 
-class Bridge:
+class LibraryThreads:
     """A small pool of threads for a library that blocks."""
 
     def __init__(self, clock: Clock, *, threads: int, hang_s: float = HANG_S) -> None:

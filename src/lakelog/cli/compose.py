@@ -22,7 +22,7 @@ from lakelog.broker.call import BrokerOptions
 from lakelog.clock import SystemClock, SystemEntropy, Tasks
 from lakelog.config.load import open_metadata, open_objects
 from lakelog.config.options import HTTP_LISTEN, Options
-from lakelog.server.node import Node, NodeOptions, World
+from lakelog.server.node import Node, NodeEnvironment, NodeOptions
 from lakelog.server.options import Address, bind, refusal
 from lakelog.telemetry import event
 from lakelog.topics.tables import TableOptions
@@ -67,7 +67,7 @@ def node_options(options: Options, http: Address | None = None) -> NodeOptions:
 
 
 @contextlib.asynccontextmanager
-async def open_world(options: Options) -> AsyncIterator[World]:
+async def open_world(options: Options) -> AsyncIterator[NodeEnvironment]:
     """The stores, opened; they are closed on the way out."""
     clock, entropy = SystemClock(), SystemEntropy()
     store = await open_metadata(options.metadata_url(), clock)
@@ -80,7 +80,7 @@ async def open_world(options: Options) -> AsyncIterator[World]:
             clock_jump_max_ms=options.objects.clock_jump_max_ms,
         )
         try:
-            yield World(store, objects, clock, entropy)
+            yield NodeEnvironment(store, objects, clock, entropy)
         finally:
             await objects.close()
     finally:
@@ -184,7 +184,7 @@ class Mortal(Protocol):
 
 async def _serve(
     node: Node,
-    world: World,
+    world: NodeEnvironment,
     pages: Callable[[], Coroutine[Any, Any, None]] | None,
     stop: asyncio.Event,
     beside: Callable[[], Coroutine[Any, Any, None]] | None,
@@ -216,7 +216,9 @@ async def _serve(
             await tasks.close()
 
 
-async def _serve_http(node: Node, world: World, options: Options, listening: socket.socket) -> None:
+async def _serve_http(
+    node: Node, world: NodeEnvironment, options: Options, listening: socket.socket
+) -> None:
     module = "lakelog.cli.http_port"
     with ThreadPoolExecutor(1, thread_name_prefix="lakelog-import") as pool:
         loop = asyncio.get_running_loop()

@@ -17,11 +17,13 @@ from lakelog.index.ports import StorePlace, public_options
 from lakelog.index.snapshot_service import SnapshotService
 from lakelog.index.table_service import TableList, TableReads
 from lakelog.index.write_service import WriteService
-from lakelog.server.node import Node, World
+from lakelog.server.node import Node, NodeEnvironment
 from lakelog.topics.cluster import PipelineToken
 
 
-async def serve_http(node: Node, world: World, options: Options, listening: socket.socket) -> None:
+async def serve_http(
+    node: Node, world: NodeEnvironment, options: Options, listening: socket.socket
+) -> None:
     """Serve until cancelled."""
     catalog = _catalog(world, options) if options.tables.is_builtin() else None
     try:
@@ -39,7 +41,7 @@ async def serve_http(node: Node, world: World, options: Options, listening: sock
 
 
 def _routes(
-    node: Node, world: World, options: Options, catalog: IcebergPages | None
+    node: Node, world: NodeEnvironment, options: Options, catalog: IcebergPages | None
 ) -> list[BaseRoute]:
     broker, clock = node.broker, world.clock
     index = BrokerIndex(broker, clock)
@@ -60,7 +62,7 @@ def _routes(
     return routes
 
 
-def _table_reads(world: World, options: Options) -> TableReads | None:
+def _table_reads(world: NodeEnvironment, options: Options) -> TableReads | None:
     """Who reads the tables of topics; None where they have none."""
     tables = options.tables
     if not tables.enabled:
@@ -70,7 +72,7 @@ def _table_reads(world: World, options: Options) -> TableReads | None:
     )
 
 
-def _catalog(world: World, options: Options) -> IcebergPages:
+def _catalog(world: NodeEnvironment, options: Options) -> IcebergPages:
     url, given = options.objects_url(), options.objects.options
     vend = vend_options(url, given, vend=options.tables.vend_credentials)
     namespace = options.tables.namespace

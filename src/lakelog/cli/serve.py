@@ -23,7 +23,7 @@ from lakelog.config.keys import Raw
 from lakelog.config.load import load
 from lakelog.config.options import Options
 from lakelog.server.options import Address
-from lakelog.telemetry import JsonLines, Plain
+from lakelog.telemetry import JsonLines, PlainFormatter
 
 TOPIC: Final = "greetings"
 
@@ -256,7 +256,7 @@ def log_to_stderr(level: str) -> None:
     if number is None:
         raise click.UsageError(f"--log-level {level!r}: use debug, info, warning or error")
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Plain() if sys.stderr.isatty() else JsonLines())
+    handler.setFormatter(PlainFormatter() if sys.stderr.isatty() else JsonLines())
     logging.basicConfig(level=number, handlers=[handler], force=True)
     for chatty in ("uvicorn", "py4j", "pyiceberg"):
         logging.getLogger(chatty).setLevel(logging.WARNING)

@@ -2,8 +2,8 @@
 
 Who does what:
 
-- `Coordinator` is what handlers call. It finds the `GroupDomain` of a group and passes the request
-  on: `ClassicRequests` (JoinGroup, SyncGroup, Heartbeat, LeaveGroup), `ConsumerRequests`
+- `GroupCoordinator` is what handlers call. It finds the `GroupDomain` of a group and passes each
+  request on: `ClassicRequests` (JoinGroup, SyncGroup, Heartbeat, LeaveGroup), `ConsumerRequests`
   (ConsumerGroupHeartbeat), `OffsetCommits`. `requests` has their values and the checks that need no
   group. `Budget` refuses an event that would hold too much, before it is queued.
 - `GroupDomain` is the groups of one domain as this broker sees them. Its `Outbox` queues a

@@ -16,8 +16,8 @@ from lakelog.clock import Clock
 from lakelog.coordinator.group_domain import GroupDiff
 from lakelog.coordinator.options import GroupOptions
 from lakelog.groups.events import (
-    Beat,
     CommitOffsets,
+    ConsumerHeartbeat,
     GroupEvent,
     Join,
     Resolved,
@@ -156,7 +156,7 @@ def added(table: GroupTable, event: GroupEvent) -> int:
     match event:
         case Join():
             grown = _joined_bytes(group, event)
-        case Beat():
+        case ConsumerHeartbeat():
             grown = _beaten_bytes(group, event)
         case Sync():
             grown = _synced_bytes(group, event)
@@ -187,7 +187,7 @@ def _joined_bytes(group: Group | None, event: Join) -> int:
     return MEMBER_BYTES + brought
 
 
-def _beaten_bytes(group: Group | None, event: Beat) -> int:
+def _beaten_bytes(group: Group | None, event: ConsumerHeartbeat) -> int:
     member = None if group is None else group.members.get(event.member_id)
     brought = names_bytes(event.names or ()) + len(event.pattern or "")
     if isinstance(member, ConsumerMember):

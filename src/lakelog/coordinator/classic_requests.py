@@ -31,12 +31,12 @@ from lakelog.coordinator.waiting_requests import WaitingJoin, WaitingRequests, W
 from lakelog.groups.classic import judge_heartbeat
 from lakelog.groups.events import (
     Adopt,
+    GroupEventResult,
     Join,
     JoinAnswer,
-    Joined,
-    Judged,
+    JoinResult,
     Leave,
-    Left,
+    LeaveResult,
     Sync,
     SyncAnswer,
 )
@@ -131,7 +131,7 @@ class ClassicRequests:
         if not domain.is_well():
             return JoinAnswer(ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
         _, outcome, _ = domain.table.preview(event)
-        assert isinstance(outcome, Joined), outcome
+        assert isinstance(outcome, JoinResult), outcome
         if outcome.code is not ErrorCode.NONE:
             return JoinAnswer(outcome.code, "")
         until_s = self._clock.monotonic_s() + event.session_timeout_ms / 1000
@@ -140,7 +140,7 @@ class ClassicRequests:
 
     def _joined(self, parked: WaitingJoin, heard: "asyncio.Future[EventResult]") -> None:
         outcome = heard.result()
-        if not isinstance(outcome, Joined):
+        if not isinstance(outcome, JoinResult):
             assert isinstance(outcome, ErrorCode), outcome
             self._waiting.refuse(parked, outcome)
             return
@@ -198,7 +198,7 @@ class ClassicRequests:
         for heard in all_heard:
             # The queue is first in, first out: parts before the last one are settled with it.
             outcome = heard.result() if heard.done() else ErrorCode.COORDINATOR_NOT_AVAILABLE
-            code = outcome.code if isinstance(outcome, Judged) else outcome
+            code = outcome.code if isinstance(outcome, GroupEventResult) else outcome
             if code is not ErrorCode.NONE:
                 assert isinstance(code, ErrorCode), code
                 self._waiting.refuse(parked, code)
@@ -263,7 +263,7 @@ class ClassicRequests:
 
     def leave(
         self, domain: GroupDomain, group_id: str, members: Sequence[tuple[str, str | None]]
-    ) -> "asyncio.Future[Left | ErrorCode]":
+    ) -> "asyncio.Future[LeaveResult | ErrorCode]":
         """The answer to a LeaveGroup; ids that were given out and not used can go too (row 86)."""
         if not group_id:
             return _done(ErrorCode.INVALID_GROUP_ID)
@@ -273,19 +273,19 @@ class ClassicRequests:
         )
         finish = partial(_left, tuple(members), unused)
         if not leaving:
-            return _done(finish(Left(())))
+            return _done(finish(LeaveResult(())))
         return domain.outbox.request(Leave(group_id, leaving), finish)
 
 
 def _left(
     members: Sequence[tuple[str, str | None]], unused: Sequence[bool], heard: EventResult
-) -> Left | ErrorCode:
+) -> LeaveResult | ErrorCode:
     """What became of each member, those with unused ids among them."""
-    if not isinstance(heard, Left):
+    if not isinstance(heard, LeaveResult):
         return heard if isinstance(heard, ErrorCode) else ErrorCode.UNKNOWN_SERVER_ERROR
     codes = iter(heard.codes)
     names = iter(heard.member_ids)
-    return Left(
+    return LeaveResult(
         tuple(ErrorCode.NONE if is_unused else next(codes) for is_unused in unused),
         tuple(
             member_id if is_unused else next(names, member_id)

@@ -17,7 +17,7 @@ from lakelog.coordinator.group_domain import EventResult, GroupDomain
 from lakelog.coordinator.owner import Owner
 from lakelog.coordinator.requests import JOINS
 from lakelog.groups.consumer import needs_target
-from lakelog.groups.events import Beat, Beaten
+from lakelog.groups.events import ConsumerHeartbeat, ConsumerHeartbeatResult
 from lakelog.groups.state import ConsumerGroup
 from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Unavailable
@@ -25,7 +25,7 @@ from lakelog.model.failures import Unavailable
 TARGET_S: Final = 2.0
 """How long an answer waits for a target; the member asks again anyway."""
 
-_UNAVAILABLE: Final = Beaten(
+_UNAVAILABLE: Final = ConsumerHeartbeatResult(
     ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator cannot reach its log."
 )
 
@@ -41,13 +41,15 @@ class ConsumerRequests:
         self._tasks = tasks
         self._renew = renew
 
-    def beat(self, domain: GroupDomain, event: Beat) -> "asyncio.Future[Beaten]":
+    def beat(
+        self, domain: GroupDomain, event: ConsumerHeartbeat
+    ) -> "asyncio.Future[ConsumerHeartbeatResult]":
         """The answer to a heartbeat; what is to be written is queued before this returns."""
         if not domain.is_well():
             return _done(_UNAVAILABLE)
         event = _adopting(domain, event)
         _, outcome, is_changed = domain.table.preview(event)
-        assert isinstance(outcome, Beaten), outcome
+        assert isinstance(outcome, ConsumerHeartbeatResult), outcome
         if outcome.code is not ErrorCode.NONE:
             return self._tasks.spawn(self._make_sure(domain, event), name="group beat")
         if not is_changed:
@@ -58,7 +60,9 @@ class ConsumerRequests:
         heard = domain.outbox.send(event)
         return self._tasks.spawn(self._written(domain, event, heard), name="group beat")
 
-    async def _make_sure(self, domain: GroupDomain, event: Beat) -> Beaten:
+    async def _make_sure(
+        self, domain: GroupDomain, event: ConsumerHeartbeat
+    ) -> ConsumerHeartbeatResult:
         """Judge again on a state that is surely current."""
         try:
             await domain.prove(arrived_s=self._clock.monotonic_s())
@@ -66,15 +70,19 @@ class ConsumerRequests:
             return _UNAVAILABLE
         return await self._judge(domain, event)
 
-    async def _targeted(self, domain: GroupDomain, event: Beat) -> Beaten:
+    async def _targeted(
+        self, domain: GroupDomain, event: ConsumerHeartbeat
+    ) -> ConsumerHeartbeatResult:
         """Judge once the target is there that the group needs: the member need not ask again."""
         await self._await_target(event.group_id)
         return await self._judge(domain, event)
 
-    async def _judge(self, domain: GroupDomain, event: Beat) -> Beaten:
+    async def _judge(
+        self, domain: GroupDomain, event: ConsumerHeartbeat
+    ) -> ConsumerHeartbeatResult:
         """The answer by what is known now; the event still names the holder that it met (K4)."""
         _, outcome, is_changed = domain.table.preview(event)
-        assert isinstance(outcome, Beaten), outcome
+        assert isinstance(outcome, ConsumerHeartbeatResult), outcome
         if is_changed:
             return await self._written(domain, event, domain.outbox.send(event))
         if outcome.code is ErrorCode.NONE:
@@ -82,8 +90,8 @@ class ConsumerRequests:
         return outcome
 
     async def _written(
-        self, domain: GroupDomain, event: Beat, heard: "asyncio.Future[EventResult]"
-    ) -> Beaten:
+        self, domain: GroupDomain, event: ConsumerHeartbeat, heard: "asyncio.Future[EventResult]"
+    ) -> ConsumerHeartbeatResult:
         first = _beaten(await heard)
         if first.code is not ErrorCode.NONE:
             return first
@@ -108,12 +116,14 @@ class ConsumerRequests:
         await asyncio.wait([target], timeout=TARGET_S)
         target.cancel()  # it may never come
 
-    async def _with_target(self, domain: GroupDomain, event: Beat, first: Beaten) -> Beaten:
+    async def _with_target(
+        self, domain: GroupDomain, event: ConsumerHeartbeat, first: ConsumerHeartbeatResult
+    ) -> ConsumerHeartbeatResult:
         """What the member would hear if it asked once more, added to what it was to hear."""
         _, second, is_changed = domain.table.preview(_next(event, first))
         if is_changed:
             second = _beaten(await domain.outbox.send(_next(event, first)))
-        assert isinstance(second, Beaten), second
+        assert isinstance(second, ConsumerHeartbeatResult), second
         if second.code is not ErrorCode.NONE:
             # What was written may have given partitions: a client that hears of a failure tells
             # everything next time, and is told everything. One that hears of success is not.
@@ -123,7 +133,7 @@ class ConsumerRequests:
         return second
 
 
-def _adopting(domain: GroupDomain, event: Beat) -> Beat:
+def _adopting(domain: GroupDomain, event: ConsumerHeartbeat) -> ConsumerHeartbeat:
     """The heartbeat; of a member that another broker holds, with that holder's epoch (K4)."""
     group = domain.group(event.group_id)
     member = None if group is None else group.members.get(event.member_id)
@@ -132,7 +142,7 @@ def _adopting(domain: GroupDomain, event: Beat) -> Beat:
     return replace(event, holder_epoch=member.holder_epoch)
 
 
-def _next(event: Beat, first: Beaten) -> Beat:
+def _next(event: ConsumerHeartbeat, first: ConsumerHeartbeatResult) -> ConsumerHeartbeat:
     """The same member a moment later, with nothing new to tell: a join stays one.
 
     It may be given partitions, and lets go of none: by now its client may have gone elsewhere and
@@ -152,17 +162,21 @@ def _next(event: Beat, first: Beaten) -> Beat:
     )
 
 
-def _beaten(heard: EventResult) -> Beaten:
-    if isinstance(heard, Beaten):
+def _beaten(heard: EventResult) -> ConsumerHeartbeatResult:
+    if isinstance(heard, ConsumerHeartbeatResult):
         return heard
     if heard is ErrorCode.UNKNOWN_SERVER_ERROR:
-        return Beaten(heard, "The request is larger than an event of a group may be.")
+        return ConsumerHeartbeatResult(
+            heard, "The request is larger than an event of a group may be."
+        )
     if heard is ErrorCode.GROUP_MAX_SIZE_REACHED:
-        return Beaten(heard, "The groups of this cluster hold as much as they may.")
+        return ConsumerHeartbeatResult(
+            heard, "The groups of this cluster hold as much as they may."
+        )
     return _UNAVAILABLE
 
 
-def _done(answer: Beaten) -> "asyncio.Future[Beaten]":
-    done: asyncio.Future[Beaten] = asyncio.get_running_loop().create_future()
+def _done(answer: ConsumerHeartbeatResult) -> "asyncio.Future[ConsumerHeartbeatResult]":
+    done: asyncio.Future[ConsumerHeartbeatResult] = asyncio.get_running_loop().create_future()
     done.set_result(answer)
     return done

@@ -23,7 +23,13 @@ from lakelog.coordinator.member_expiry import MemberExpiry, rank_of
 from lakelog.coordinator.offsets import OffsetCommits, OffsetRetention
 from lakelog.coordinator.options import GroupOptions
 from lakelog.coordinator.owner import Owner
-from lakelog.coordinator.ports import Brokers, EqualSettings, Ports, SettingsBook, TopicBook
+from lakelog.coordinator.ports import (
+    Brokers,
+    EqualSettings,
+    GroupSettingsLookup,
+    Ports,
+    TopicLookup,
+)
 from lakelog.coordinator.requests import (
     ConsumerHeartbeatRequest,
     JoinRequest,
@@ -35,7 +41,14 @@ from lakelog.coordinator.requests import (
 from lakelog.coordinator.waiting_requests import WaitingRequests
 from lakelog.domain.replica import Replica
 from lakelog.groups import consumer
-from lakelog.groups.events import Beaten, CommitOffsets, GroupEvent, JoinAnswer, Left, SyncAnswer
+from lakelog.groups.events import (
+    CommitOffsets,
+    ConsumerHeartbeatResult,
+    GroupEvent,
+    JoinAnswer,
+    LeaveResult,
+    SyncAnswer,
+)
 from lakelog.groups.state import ClassicGroup, ClassicState, ConsumerGroup, Group
 from lakelog.groups.table import GroupTable, domain_index
 from lakelog.log.levels import Registered
@@ -122,12 +135,12 @@ class GroupCoordinator:
         self,
         replicas: Sequence[Replica],
         brokers: Brokers,
-        topics: TopicBook,
+        topics: TopicLookup,
         clock: Clock,
         entropy: Entropy,
         options: GroupOptions,
         metrics: MetricsRegistry,
-        settings: SettingsBook | None = None,
+        settings: GroupSettingsLookup | None = None,
     ) -> None:
         self.options = options
         self.settings = settings or EqualSettings(options)
@@ -259,7 +272,7 @@ class GroupCoordinator:
 
     def leave(
         self, group_id: str, members: Sequence[tuple[str, str | None]]
-    ) -> "asyncio.Future[Left | ErrorCode]":
+    ) -> "asyncio.Future[LeaveResult | ErrorCode]":
         """What became of each member (id, instance id) of a LeaveGroup."""
         domain = self._domain(group_id)
         refusal = self._refusal(domain)
@@ -267,10 +280,10 @@ class GroupCoordinator:
             return _done(refusal)
         return self._classic.leave(domain, group_id, members)
 
-    def beat(self, request: ConsumerHeartbeatRequest) -> "asyncio.Future[Beaten]":
+    def beat(self, request: ConsumerHeartbeatRequest) -> "asyncio.Future[ConsumerHeartbeatResult]":
         """The answer to a ConsumerGroupHeartbeat."""
         if self._is_draining:
-            return _done(Beaten(_GOING, "The broker is stopping."))
+            return _done(ConsumerHeartbeatResult(_GOING, "The broker is stopping."))
         refused = check_beat(request, self.options)
         if refused is not None:
             return _done(refused)

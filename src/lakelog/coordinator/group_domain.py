@@ -25,7 +25,7 @@ from lakelog.coordinator.options import GroupOptions
 from lakelog.coordinator.ports import Brokers
 from lakelog.domain.event_queue import EventTooLarge
 from lakelog.domain.events import Event, GroupChange
-from lakelog.domain.outcomes import Applied, GroupJudged, Outcome
+from lakelog.domain.outcomes import Applied, GroupApplied, Outcome
 from lakelog.domain.replica import Replica
 from lakelog.groups.events import GroupEvent, GroupOutcome
 from lakelog.groups.parts import PARTS_LEVEL, GroupPart, event_parts
@@ -87,7 +87,7 @@ class _Waiting(Generic[AnswerT]):
             self.give_up()
         elif not self.answer.done():
             judged = outcome.result()
-            assert isinstance(judged, GroupJudged), judged
+            assert isinstance(judged, GroupApplied), judged
             self.answer.set_result(self.finish(judged.outcome))
 
     def give_up(self) -> None:

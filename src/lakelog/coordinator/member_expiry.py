@@ -32,7 +32,7 @@ from lakelog.coordinator.options import GroupOptions
 from lakelog.coordinator.ports import Brokers
 from lakelog.coordinator.timers import Deadlines, RanOut, TickLateness, Timers
 from lakelog.groups import classic, consumer
-from lakelog.groups.events import Expire, Judged, TimerExpired
+from lakelog.groups.events import Expire, GroupEventResult, TimerExpired
 from lakelog.groups.state import ClassicGroup, ClassicMember, Group, Member, Timer
 from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Unavailable
@@ -323,7 +323,7 @@ class MemberExpiry:
         return not (waits and self._has_parked_join(group_id, member_id))
 
     def _count(self, suspect: SilentMember, heard: "asyncio.Future[EventResult]") -> None:
-        if heard.result() == Judged(ErrorCode.NONE):
+        if heard.result() == GroupEventResult(ErrorCode.NONE):
             self._expired.inc()
             group_id, member_id = suspect.key
             event(_log, "member_expired", group=group_id, member=member_id)

@@ -28,9 +28,9 @@ from lakelog.clock import Clock
 from lakelog.coordinator.group_domain import EventResult, GroupDiff, GroupDomain
 from lakelog.coordinator.member_expiry import GROUPS_AT_ONCE, rank_of
 from lakelog.coordinator.options import GroupOptions
-from lakelog.coordinator.ports import Brokers, TopicBook
+from lakelog.coordinator.ports import Brokers, TopicLookup
 from lakelog.domain.event_queue import EVENT_BYTES_MAX
-from lakelog.groups.events import CommitOffsets, ExpireOffsets, Judged, encode_group_event
+from lakelog.groups.events import CommitOffsets, ExpireOffsets, GroupEventResult, encode_group_event
 from lakelog.groups.routing import subscribed
 from lakelog.groups.state import ClassicGroup, ClassicState, CommittedOffset, Group
 from lakelog.model.errors import ErrorCode
@@ -59,7 +59,7 @@ class OffsetCommits:
         return answers[0] if len(answers) == 1 else _first_refusal(answers)
 
     def _finish(self, domain: GroupDomain, event: CommitOffsets, heard: EventResult) -> ErrorCode:
-        if not isinstance(heard, Judged):
+        if not isinstance(heard, GroupEventResult):
             return heard if isinstance(heard, ErrorCode) else ErrorCode.UNKNOWN_SERVER_ERROR
         if heard.code is ErrorCode.NONE:
             self._committed.inc(len(event.offsets))
@@ -175,7 +175,7 @@ class OffsetRetention:
         self,
         domains: Sequence[GroupDomain],
         brokers: Brokers,
-        book: TopicBook,
+        book: TopicLookup,
         clock: Clock,
         options: GroupOptions,
     ) -> None:

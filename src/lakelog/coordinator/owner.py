@@ -29,7 +29,7 @@ from lakelog.groups.consumer import (
     target_event,
     unresolved,
 )
-from lakelog.groups.events import Judged, Resolved, TargetAssignment, TopicsChanged
+from lakelog.groups.events import GroupEventResult, Resolved, TargetAssignment, TopicsChanged
 from lakelog.groups.patterns import PatternError, compile_pattern, matching
 from lakelog.groups.state import ConsumerGroup, Group
 from lakelog.model.errors import ErrorCode
@@ -105,7 +105,7 @@ BATCH_S: Final = 0.1
 """Changes of topics within this time are looked at together."""
 
 _log = logging.getLogger("lakelog.coordinator")
-_TAKEN_IN: Final = Judged(ErrorCode.NONE)
+_TAKEN_IN: Final = GroupEventResult(ErrorCode.NONE)
 _TOO_LARGE: Final = frozenset({ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.GROUP_MAX_SIZE_REACHED})
 
 

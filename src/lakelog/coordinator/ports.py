@@ -29,7 +29,7 @@ class Brokers(Protocol):
         """The live brokers in the order in which they answer for this key, its owner first."""
 
 
-class TopicBook(Protocol):
+class TopicLookup(Protocol):
     """The topics that there are."""
 
     def topics(self) -> Mapping[str, tuple[TopicId, int]]:
@@ -39,7 +39,7 @@ class TopicBook(Protocol):
         """Have this called whenever the topics changed."""
 
 
-class SettingsBook(Protocol):
+class GroupSettingsLookup(Protocol):
     """What was chosen for single groups."""
 
     def of(self, group_id: str) -> GroupSettings:
@@ -71,5 +71,5 @@ class Ports:
     """All of it together."""
 
     brokers: Brokers
-    topics: TopicBook
-    settings: SettingsBook
+    topics: TopicLookup
+    settings: GroupSettingsLookup

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from lakelog.coordinator.options import GroupOptions
-from lakelog.groups.events import Beat, Beaten, Join, Owned
+from lakelog.groups.events import ConsumerHeartbeat, ConsumerHeartbeatResult, Join, Owned
 from lakelog.groups.patterns import PatternError, compile_pattern
 from lakelog.groups.state import GroupSettings
 from lakelog.model.errors import ErrorCode
@@ -120,19 +120,21 @@ def join_event(
     )
 
 
-def check_beat(request: ConsumerHeartbeatRequest, options: GroupOptions) -> Beaten | None:
+def check_beat(
+    request: ConsumerHeartbeatRequest, options: GroupOptions
+) -> ConsumerHeartbeatResult | None:
     """What is wrong with a ConsumerGroupHeartbeat, whatever its group is like."""
     reason = _malformed(request)
     if reason is not None:
-        return Beaten(ErrorCode.INVALID_REQUEST, reason)
+        return ConsumerHeartbeatResult(ErrorCode.INVALID_REQUEST, reason)
     if request.assignor is not None and request.assignor not in options.consumer_assignors:
         offered = ", ".join(options.consumer_assignors)
         text = f"Assignor {request.assignor} is not on offer. There are: {offered}."
-        return Beaten(ErrorCode.UNSUPPORTED_ASSIGNOR, text)
+        return ConsumerHeartbeatResult(ErrorCode.UNSUPPORTED_ASSIGNOR, text)
     trouble = _pattern_trouble(request.pattern) if request.pattern else None
     if trouble is not None:
         text = f"The pattern {request.pattern!r} cannot be used: {trouble}."
-        return Beaten(ErrorCode.INVALID_REGULAR_EXPRESSION, text)
+        return ConsumerHeartbeatResult(ErrorCode.INVALID_REGULAR_EXPRESSION, text)
     return None
 
 
@@ -181,9 +183,9 @@ def beat_event(
     holder: int,
     members_max: int,
     settings: GroupSettings,
-) -> Beat:
+) -> ConsumerHeartbeat:
     """The event of a ConsumerGroupHeartbeat; subscriptions and partitions in their one order."""
-    return Beat(
+    return ConsumerHeartbeat(
         group_id=request.group_id,
         member_id=member_id,
         member_epoch=request.member_epoch,

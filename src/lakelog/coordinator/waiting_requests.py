@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from lakelog.coordinator.group_domain import GroupDiff
 from lakelog.coordinator.requests import JoinRequest, SyncRequest
 from lakelog.groups.classic import answer_join, answer_sync
-from lakelog.groups.events import JoinAnswer, Joined, SyncAnswer
+from lakelog.groups.events import JoinAnswer, JoinResult, SyncAnswer
 from lakelog.groups.state import Group
 from lakelog.model.errors import ErrorCode
 
@@ -29,7 +29,7 @@ class WaitingJoin:
     request: JoinRequest
     member_id: str
     answer: "asyncio.Future[JoinAnswer]"
-    joined: Joined | None = None
+    joined: JoinResult | None = None
 
     @property
     def is_taken(self) -> bool:

@@ -24,7 +24,7 @@ from itertools import groupby
 
 
 @dataclass(frozen=True, slots=True)
-class Weighted:
+class WeightedMembers:
     """The members that share something, in their order; the lists run in parallel."""
 
     weights: Sequence[int]
@@ -43,7 +43,7 @@ class Weighted:
         return [count * weight % self.total for weight in self.weights]
 
 
-def apportion(count: int, among: Weighted, holding: Sequence[int]) -> list[int]:
+def apportion(count: int, among: WeightedMembers, holding: Sequence[int]) -> list[int]:
     """How many of `count` things each member gets, while it holds so many."""
     given = among.floors(count)
     left = count - sum(given)
@@ -100,7 +100,7 @@ _Queues = dict[tuple[str | None, int], list[_Waiting]]
 """Those who lack something by failure domain and weight: in one queue remainders are equal."""
 
 
-def quotas(counts: Sequence[int], among: Weighted, held: Sequence[Held]) -> list[Quota]:
+def quotas(counts: Sequence[int], among: WeightedMembers, held: Sequence[Held]) -> list[Quota]:
     """For each topic of that many partitions: how many each member gets."""
     holding = [0] * len(among.weights)
     for topic in held:
@@ -115,7 +115,7 @@ def quotas(counts: Sequence[int], among: Weighted, held: Sequence[Held]) -> list
 class _Seating:
     """The seats of all topics while they are being dealt; used once."""
 
-    def __init__(self, counts: Sequence[int], among: Weighted, sums: Sequence[int]) -> None:
+    def __init__(self, counts: Sequence[int], among: WeightedMembers, sums: Sequence[int]) -> None:
         self._counts = counts
         self._domains = among.domains
         self._weights = among.weights

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import ClassVar
 
-from lakelog.discovery.apportionment import Weighted, quotas
+from lakelog.discovery.apportionment import WeightedMembers, quotas
 from lakelog.discovery.config import ASSIGNOR_NAME
 from lakelog.discovery.node import TopicPartition, node_order
 from lakelog.wire.codec import ConsumerTopicPartitions
@@ -126,7 +126,7 @@ def from_topics(topics: Iterable[ConsumerTopicPartitions]) -> tuple[TopicPartiti
 
 
 class LaminarPartitionAssignor:
-    """Weighted, sticky, deterministic assignment; the group's leader runs it."""
+    """WeightedMembers, sticky, deterministic assignment; the group's leader runs it."""
 
     name: ClassVar[str] = ASSIGNOR_NAME
 
@@ -232,7 +232,7 @@ def _share(
             given[readers[index]].extend([(topic, partition) for partition in partitions])
 
 
-def _weighted(members: Sequence[GroupMember]) -> Weighted:
+def _weighted(members: Sequence[GroupMember]) -> WeightedMembers:
     """The weights: cores, and none for who is draining unless all are."""
     cores = [max(1, member.cores) for member in members]
     if not all(member.is_draining for member in members):
@@ -241,7 +241,7 @@ def _weighted(members: Sequence[GroupMember]) -> Weighted:
             for member, weight in zip(members, cores, strict=True)
         ]
     domains = [member.failure_domain for member in members]
-    return Weighted(weights=cores, domains=domains, total=sum(cores))
+    return WeightedMembers(weights=cores, domains=domains, total=sum(cores))
 
 
 def _dealt(

@@ -76,7 +76,7 @@ ResponseT = TypeVar("ResponseT", bound=Struct)
 
 
 @dataclass(frozen=True, slots=True)
-class GroupWaits:
+class GroupTimeouts:
     """The times of one member."""
 
     session_timeout_ms: int
@@ -96,7 +96,7 @@ class GroupCalls:
     """The requests of one static member, sent to whoever coordinates its group."""
 
     def __init__(
-        self, cluster: KafkaCluster, *, group_id: str, instance_id: str, waits: GroupWaits
+        self, cluster: KafkaCluster, *, group_id: str, instance_id: str, waits: GroupTimeouts
     ) -> None:
         self._cluster = cluster
         self._group_id = group_id

@@ -32,9 +32,14 @@ from lakelog.discovery.failures import (
     SecurityError,
     TopicMissing,
 )
-from lakelog.discovery.group_requests import GroupCalls, GroupRequests, GroupWaits
+from lakelog.discovery.group_requests import GroupCalls, GroupRequests, GroupTimeouts
 from lakelog.discovery.member import Phase, make_member
-from lakelog.discovery.membership_events import Announce, RevocationDone, StartAsked, StopAsked
+from lakelog.discovery.membership_events import (
+    Announce,
+    RevocationDone,
+    StartRequested,
+    StopRequested,
+)
 from lakelog.discovery.node import (
     NodeId,
     NodeMetadata,
@@ -279,7 +284,7 @@ class KafkaDiscovery:
                 await self._find_topics(cluster)
                 session = self._session = self._make_session(cluster, view)
                 self._tasks.spawn(self._keep(session, view), name="discovery")
-                session.handle(StartAsked())
+                session.handle(StartRequested())
                 await view.joined()
         except TimeoutError:
             if view.member.phase is Phase.SETTLED:
@@ -292,7 +297,7 @@ class KafkaDiscovery:
     async def _stop(self) -> None:
         view, session = self._view, self._session
         if session is not None and not view.is_gone:
-            session.handle(StopAsked())
+            session.handle(StopRequested())
             if view.is_stopped_by_callback:
                 for told in session.member.releasing:
                     session.handle(RevocationDone(told.number))  # it cannot wait for itself
@@ -331,7 +336,7 @@ class KafkaDiscovery:
 
     def _make_session(self, cluster: KafkaCluster, view: MembershipView) -> MembershipSession:
         config = self._config
-        waits = GroupWaits(
+        waits = GroupTimeouts(
             session_timeout_ms=config.session_timeout_ms,
             rebalance_timeout_ms=config.max_poll_interval_ms,
             answer_timeout_s=self._times.session_s / 3,

@@ -62,8 +62,8 @@ from lakelog.discovery.membership_events import (
     SendDescribe,
     SendSync,
     SessionExpired,
-    StartAsked,
-    StopAsked,
+    StartRequested,
+    StopRequested,
     SyncAnswered,
 )
 from lakelog.discovery.node import NodeState, PartitionIds, TopicPartition
@@ -73,7 +73,9 @@ from lakelog.model.errors import ErrorCode
 from lakelog.wire.codec import decode_assignment
 from lakelog.wire.schema import ProtocolError
 
-_ByOwner = StartAsked | RevocationDone | CallbackOverdue | CallbackReturned | Announce | StopAsked
+_ByOwner = (
+    StartRequested | RevocationDone | CallbackOverdue | CallbackReturned | Announce | StopRequested
+)
 _ByGroup = (
     JoinAnswered
     | CountsRead
@@ -106,7 +108,12 @@ def step(member: Member, event: Event) -> Step:
         return member, ()
     if isinstance(
         event,
-        StartAsked | RevocationDone | CallbackOverdue | CallbackReturned | Announce | StopAsked,
+        StartRequested
+        | RevocationDone
+        | CallbackOverdue
+        | CallbackReturned
+        | Announce
+        | StopRequested,
     ):
         return _by_owner(member, event)
     return _by_group(member, event)
@@ -115,7 +122,7 @@ def step(member: Member, event: Event) -> Step:
 def _by_owner(member: Member, event: _ByOwner) -> Step:
     result: Step = (member, ())
     match event:
-        case StartAsked():
+        case StartRequested():
             if member.phase is Phase.OUTSIDE:
                 result = join(member, "start")
         case RevocationDone():
@@ -127,7 +134,7 @@ def _by_owner(member: Member, event: _ByOwner) -> Step:
                 result = join(member, "a callback that was overdue has returned")
         case Announce():
             result = announce(member, event)
-        case StopAsked():
+        case StopRequested():
             result = stop(member)
         case _:
             assert_never(event)

@@ -21,7 +21,7 @@ from lakelog.discovery.roster import RawMember
 
 
 @dataclass(frozen=True, slots=True)
-class StartAsked:
+class StartRequested:
     """The owner wants to be a member."""
 
 
@@ -108,7 +108,7 @@ class Announce:
 
 
 @dataclass(frozen=True, slots=True)
-class StopAsked:
+class StopRequested:
     """The owner wants to leave."""
 
 
@@ -118,7 +118,7 @@ class LeaveAnswered:
 
 
 Event = (
-    StartAsked
+    StartRequested
     | JoinAnswered
     | CountsRead
     | SyncAnswered
@@ -130,7 +130,7 @@ Event = (
     | CallbackOverdue
     | CallbackReturned
     | Announce
-    | StopAsked
+    | StopRequested
     | LeaveAnswered
 )
 

@@ -35,7 +35,7 @@ from lakelog.domain.judge import commit, wal_time_ms
 from lakelog.domain.outcomes import (
     Applied,
     Done,
-    GroupJudged,
+    GroupApplied,
     Ignored,
     Outcome,
     Swapped,
@@ -45,7 +45,7 @@ from lakelog.domain.outcomes import (
 )
 from lakelog.domain.state import APPLICATIONS_MAX, LEVEL_MAX, DomainState, LastWrite
 from lakelog.domain.write_event import WRITES_LEVEL, ExpireWrites, Write
-from lakelog.groups.events import Judged, decode_group_event
+from lakelog.groups.events import GroupEventResult, decode_group_event
 from lakelog.groups.parts import PARTS_LEVEL, GroupPart, PendingParts, taken
 from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Corrupt
@@ -248,11 +248,11 @@ def _swap(state: DomainState, _: DomainRecord, event: Swap) -> Swapped:
     return Swapped(True)
 
 
-def _group(state: DomainState, _: DomainRecord, event: GroupChange) -> GroupJudged:
-    return GroupJudged(state.groups.apply(event.event, position=state.position))
+def _group(state: DomainState, _: DomainRecord, event: GroupChange) -> GroupApplied:
+    return GroupApplied(state.groups.apply(event.event, position=state.position))
 
 
-def _group_part(state: DomainState, record: DomainRecord, event: GroupPart) -> GroupJudged | Done:
+def _group_part(state: DomainState, record: DomainRecord, event: GroupPart) -> GroupApplied | Done:
     """K10: nothing of an event is seen before all of it is there; then it is like any other."""
     if state.level < PARTS_LEVEL:
         return _REFUSED  # nobody appends one before the Upgrade (rule 12)
@@ -269,7 +269,7 @@ def _group_part(state: DomainState, record: DomainRecord, event: GroupPart) -> G
     return _group(state, record, GroupChange(whole))
 
 
-_REFUSED: Final = GroupJudged(Judged(ErrorCode.UNKNOWN_SERVER_ERROR))
+_REFUSED: Final = GroupApplied(GroupEventResult(ErrorCode.UNKNOWN_SERVER_ERROR))
 
 
 _EFFECTS: Final[dict[type[Event], Callable[[DomainState, DomainRecord, Any], Outcome]]] = {

@@ -75,7 +75,7 @@ class Swapped:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupJudged:
+class GroupApplied:
     """What became of a group's event."""
 
     outcome: GroupOutcome
@@ -91,7 +91,7 @@ class Ignored:
     """The record's stamp was not newer than its writer's last: it has no effect (rule 3)."""
 
 
-Outcome: TypeAlias = Committed | Written | Trimmed | Swapped | GroupJudged | Done | Ignored
+Outcome: TypeAlias = Committed | Written | Trimmed | Swapped | GroupApplied | Done | Ignored
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lakelog.clock import Clock, Tasks
+from lakelog.domain.checkpoint_store import CheckpointStore, CheckpointTimer, Diverged, LogGap
 from lakelog.domain.envelope import DomainRecord, decode_record
 from lakelog.domain.event_queue import EventQueue, OwnRecord
 from lakelog.domain.events import Event, Hello
@@ -24,7 +25,6 @@ from lakelog.domain.options import DomainOptions
 from lakelog.domain.outcomes import Applied, Outcome
 from lakelog.domain.start import StartCheck, found_log, win_incarnation
 from lakelog.domain.state import LEVEL_MAX, DomainState
-from lakelog.domain.vault import CheckpointTimer, Diverged, Hole, Vault
 from lakelog.meta import keys
 from lakelog.meta.port import LogPage, MetadataStore
 from lakelog.model.failures import (
@@ -80,7 +80,7 @@ class Replica:
         self._clock = clock
         self._options = options
         self._log = store.log(keys.domain_log(identity.domain))
-        self._vault = Vault(store, objects, domain=identity.domain, options=options)
+        self._checkpoints = CheckpointStore(store, objects, domain=identity.domain, options=options)
         domain, name = identity.domain, identity.writer
         self._milestones = Milestones(objects, self._log, clock, domain=domain, writer=name)
         self._start_check: StartCheck | None = StartCheck(
@@ -93,14 +93,14 @@ class Replica:
         self._proved_s = _NEVER
         self._proving: asyncio.Task[None] | None = None
         self._next_proof: asyncio.Task[None] | None = None
-        self._checkpoints = CheckpointTimer(options)
+        self._checkpoint_timer = CheckpointTimer(options)
 
     async def start(self, *, found: bool) -> None:
         """Load the state, win an incarnation and say Hello; `found` allows to begin a new log."""
         check = self._start_check
         assert check is not None, "a replica starts once"
-        await check.look(self._vault)
-        if await self._vault.pointer() is None and (await self._log.read(after=0)).end == 0:
+        await check.look(self._checkpoints)
+        if await self._checkpoints.pointer() is None and (await self._log.read(after=0)).end == 0:
             await check.judge(DomainState())  # before anything is written
             cluster_id, domain = self.identity.cluster_id, self.identity.domain
             await found_log(self._log, cluster_id=cluster_id, domain=domain, allowed=found)
@@ -171,7 +171,7 @@ class Replica:
         """Read the log to its end and apply what is new."""
         while True:
             if self._fenced:
-                raise Hole(f"another process wrote as {self.identity.writer}")
+                raise LogGap(f"another process wrote as {self.identity.writer}")
             began_s = self._clock.monotonic_s()
             after = self.state.position
             page = await self._log.read(after=after)
@@ -231,14 +231,14 @@ class Replica:
     async def _look(self) -> None:
         try:
             await self.catch_up()
-        except Hole:  # the tail loads the state again
+        except LogGap:  # the tail loads the state again
             self._queue.end("the log was trimmed beyond what was applied")
         except Unavailable:
             return
 
     def _take(self, page: LogPage) -> None:
         if page.records and page.start > self.state.position + 1:
-            raise Hole("the log was trimmed beyond what was applied")
+            raise LogGap("the log was trimmed beyond what was applied")
         for data in page.records[self.state.position + 1 - page.start :]:
             try:
                 record = decode_record(data, level_max=LEVEL_MAX)
@@ -254,7 +254,7 @@ class Replica:
         except Corrupt as error:
             self._stop(str(error))
             return False
-        self._checkpoints.applied(self.state, size_bytes=size_bytes)
+        self._checkpoint_timer.applied(self.state, size_bytes=size_bytes)
         # Outcomes are set before listeners hear of the record; who awaits them runs a turn later.
         fenced = self._queue.applied(applied)
         for listener in self.listeners:
@@ -305,7 +305,7 @@ class Replica:
                 pause_s = self._options.retry_s
                 before = self.state.position
                 await self._log.wait(after=before, timeout_s=self._options.idle_read_s)
-            except Hole as hole:
+            except LogGap as hole:
                 await self._be_born_again(str(hole))
             except Unavailable as error:
                 event(_log, "log_unreadable", logging.WARNING, reason=error)
@@ -360,7 +360,7 @@ class Replica:
 
     async def _load(self) -> None:
         try:
-            loaded = await self._vault.load() or DomainState()
+            loaded = await self._checkpoints.load() or DomainState()
         except (Corrupt, NotFound) as error:
             reason, check = Refused(str(error)), self._start_check
             raise (reason if check is None else await check.explained(reason)) from error
@@ -368,7 +368,7 @@ class Replica:
         # What was applied further is as good, and nobody must see the past (K1).
         if loaded.position > self.state.position:
             self.state = loaded
-            self._checkpoints.restart()
+            self._checkpoint_timer.restart()
         for listener in self.on_reload:
             listener()
         await self.catch_up()
@@ -380,13 +380,13 @@ class Replica:
 
     async def _save_checkpoints(self) -> None:
         while True:
-            frozen = await self._checkpoints.due()
+            frozen = await self._checkpoint_timer.due()
             try:
-                await self._vault.save(frozen)
+                await self._checkpoints.save(frozen)
                 await self._milestones.try_put(self._marked())
                 now_ms = self._clock.now_ms()
                 if now_ms >= self.timeline.sweep_after_ms:  # a lost checkpoint may save a lot
-                    await self._vault.tidy(now_ms=now_ms)
+                    await self._checkpoints.tidy(now_ms=now_ms)
             except Diverged as error:
                 self._stop(str(error))
             except (Unavailable, OutcomeUnknown, NotFound, Corrupt) as error:

@@ -20,6 +20,7 @@ from typing import Final
 import msgspec
 
 from lakelog.clock import Clock
+from lakelog.domain.checkpoint_store import CheckpointStore
 from lakelog.domain.envelope import DomainRecord, Stamp, decode_record, encode_record
 from lakelog.domain.events import Commit, Event, Genesis
 from lakelog.domain.milestone import (
@@ -33,7 +34,6 @@ from lakelog.domain.milestone import (
 )
 from lakelog.domain.options import DomainOptions
 from lakelog.domain.state import LEVEL_MAX, DomainState
-from lakelog.domain.vault import Vault
 from lakelog.domain.write_event import Write
 from lakelog.meta import keys
 from lakelog.meta.port import MetadataLog, MetadataStore
@@ -107,13 +107,13 @@ class StartCheck:
         self._timeline = Timeline()
         self._version = 0
 
-    async def look(self, vault: Vault) -> None:
+    async def look(self, checkpoints: CheckpointStore) -> None:
         """Read what the object store knows, before the log, which can only grow meanwhile.
 
         The timeline comes after the milestones: another broker may accept a loss just now.
         """
         self._found = await self._milestones.load()
-        self._reached = await vault.highest_trace()
+        self._reached = await checkpoints.highest_trace()
         self._timeline, self._version = await load_timeline(self._store, self._domain)
 
     async def judge(self, state: DomainState) -> Timeline:

@@ -6,9 +6,9 @@ Which value passes between whom:
                                                     -> (Group, GroupOutcome)
 
 - `state` holds the values: `ClassicGroup` and `ConsumerGroup` with their members, committed
-  offsets, timers. `events` holds what happens to them (`Join`, `Sync`, `Beat`, `CommitOffsets` and
-  others), the outcomes that clients hear, and the answers of requests that wait. `parts` cuts an
-  event that is larger than a record of the log.
+  offsets, timers. `events` holds what happens to them (`Join`, `Sync`, `ConsumerHeartbeat`,
+  `CommitOffsets` and others), the outcomes that clients hear, and the answers of requests that
+  wait. `parts` cuts an event that is larger than a record of the log.
 - `table` is all groups of one domain: it applies events, keeps offsets, and estimates sizes.
 - `routing` decides which machine an event goes to, and what absent groups answer.
 - The classic protocol: `classic` decides (join, leave, expiry, answers), `classic_rebalance` goes

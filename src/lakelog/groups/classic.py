@@ -42,13 +42,13 @@ from lakelog.groups.events import (
     Adopt,
     CommitOffsets,
     Expire,
+    GroupEventResult,
     GroupOutcome,
     Join,
     JoinAnswer,
-    Joined,
-    Judged,
+    JoinResult,
     Leave,
-    Left,
+    LeaveResult,
     Sync,
     SyncAnswer,
     TimerExpired,
@@ -57,20 +57,20 @@ from lakelog.groups.state import ClassicGroup, ClassicMember, ClassicState, Grou
 from lakelog.model.errors import ErrorCode
 
 
-def join(group: ClassicGroup, event: Join) -> tuple[ClassicGroup, Joined]:
+def join(group: ClassicGroup, event: Join) -> tuple[ClassicGroup, JoinResult]:
     """The group after the Join; a refusal names no member id."""
     member = group.members.get(event.member_id)
     if not _has_room(group, member, event.members_max):
         after = settled(without(group, [event.member_id])) if member is not None else group
-        return after, Joined(ErrorCode.GROUP_MAX_SIZE_REACHED)
+        return after, JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED)
     if not _fits(group, event):
-        return group, Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        return group, JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if member is None and event.is_new:
         return _join_new(group, event)
     code = judge_member(group, member_id=event.member_id, instance_id=event.instance_id)
     if code is not ErrorCode.NONE or member is None:
-        return group, Joined(code)
-    return _join_again(group, member, event), Joined(ErrorCode.NONE, event.member_id)
+        return group, JoinResult(code)
+    return _join_again(group, member, event), JoinResult(ErrorCode.NONE, event.member_id)
 
 
 def held(member: ClassicMember, holder: int) -> ClassicMember:
@@ -102,7 +102,7 @@ def _fits(group: ClassicGroup, event: Join) -> bool:
     return group.protocol_type == event.protocol_type and is_common(group, event.protocols)
 
 
-def _join_new(group: ClassicGroup, event: Join) -> tuple[ClassicGroup, Joined]:
+def _join_new(group: ClassicGroup, event: Join) -> tuple[ClassicGroup, JoinResult]:
     if event.instance_id is not None and event.instance_id in group.instances:
         return _succeed(group, group.members[group.instances[event.instance_id]], event)
     is_first = group.state is ClassicState.EMPTY
@@ -115,7 +115,7 @@ def _join_new(group: ClassicGroup, event: Join) -> tuple[ClassicGroup, Joined]:
         after = settled(grown)
     else:
         after = prepared(grown, initial_delay_ms=event.initial_delay_ms if is_first else 0)
-    return after, Joined(ErrorCode.NONE, event.member_id)
+    return after, JoinResult(ErrorCode.NONE, event.member_id)
 
 
 def _join_again(group: ClassicGroup, member: ClassicMember, event: Join) -> ClassicGroup:
@@ -134,7 +134,7 @@ def _join_again(group: ClassicGroup, member: ClassicMember, event: Join) -> Clas
 
 def _succeed(
     group: ClassicGroup, before: ClassicMember, event: Join
-) -> tuple[ClassicGroup, Joined]:
+) -> tuple[ClassicGroup, JoinResult]:
     """A static member came back: without a rebalance if the generation can stay as it is."""
     member = replace(
         _member_of(event),
@@ -143,7 +143,7 @@ def _succeed(
         is_synced=before.is_synced,
         is_new=before.is_new,
     )
-    joined = Joined(ErrorCode.NONE, event.member_id)
+    joined = JoinResult(ErrorCode.NONE, event.member_id)
     after = with_successor(group, before, member)
     if group.state is ClassicState.PREPARING:
         return settled(after), joined
@@ -180,7 +180,7 @@ def _member_of(event: Join) -> ClassicMember:
     )
 
 
-def leave(group: ClassicGroup, event: Leave) -> tuple[ClassicGroup, Left]:
+def leave(group: ClassicGroup, event: Leave) -> tuple[ClassicGroup, LeaveResult]:
     """The group without those who may leave; a second naming of one finds it gone."""
     codes = []
     member_ids = []
@@ -196,25 +196,25 @@ def leave(group: ClassicGroup, event: Leave) -> tuple[ClassicGroup, Left]:
             gone[member_id] = None
         codes.append(code)
         member_ids.append(member_id)
-    return _rebalanced_without(group, gone), Left(tuple(codes), tuple(member_ids))
+    return _rebalanced_without(group, gone), LeaveResult(tuple(codes), tuple(member_ids))
 
 
-def expire(group: ClassicGroup, event: Expire) -> tuple[ClassicGroup, Judged]:
+def expire(group: ClassicGroup, event: Expire) -> tuple[ClassicGroup, GroupEventResult]:
     """The group without a member that its holder heard nothing of; an older holder is refused."""
     member = group.members.get(event.member_id)
     if member is None:
-        return group, Judged(ErrorCode.UNKNOWN_MEMBER_ID)
+        return group, GroupEventResult(ErrorCode.UNKNOWN_MEMBER_ID)
     if member.holder_epoch != event.holder_epoch:
-        return group, Judged(ErrorCode.ILLEGAL_GENERATION)
-    return _rebalanced_without(group, {event.member_id: None}), Judged(ErrorCode.NONE)
+        return group, GroupEventResult(ErrorCode.ILLEGAL_GENERATION)
+    return _rebalanced_without(group, {event.member_id: None}), GroupEventResult(ErrorCode.NONE)
 
 
-def adopt(group: ClassicGroup, event: Adopt) -> tuple[ClassicGroup, Judged]:
+def adopt(group: ClassicGroup, event: Adopt) -> tuple[ClassicGroup, GroupEventResult]:
     """The group with a member that another broker holds from here on."""
     member = group.members.get(event.member_id)
     if member is None:
-        return group, Judged(ErrorCode.UNKNOWN_MEMBER_ID)
-    return with_updated(group, held(member, event.holder)), Judged(ErrorCode.NONE)
+        return group, GroupEventResult(ErrorCode.UNKNOWN_MEMBER_ID)
+    return with_updated(group, held(member, event.holder)), GroupEventResult(ErrorCode.NONE)
 
 
 def _rebalanced_without(group: ClassicGroup, gone: dict[str, None]) -> ClassicGroup:
@@ -353,15 +353,15 @@ def subscribed(group: ClassicGroup) -> frozenset[str] | None:
     return frozenset(found)
 
 
-def _time_out(group: ClassicGroup, event: TimerExpired) -> tuple[ClassicGroup, Judged]:
+def _time_out(group: ClassicGroup, event: TimerExpired) -> tuple[ClassicGroup, GroupEventResult]:
     is_known = any(
         timer.kind == event.kind and timer.number == event.number for timer in timers(group)
     )
     if not is_known:
-        return group, Judged(ErrorCode.ILLEGAL_GENERATION)
+        return group, GroupEventResult(ErrorCode.ILLEGAL_GENERATION)
     is_join = event.kind == TimerKind.JOIN
     after = join_timed_out(group) if is_join else sync_timed_out(group)
-    return after, Judged(ErrorCode.NONE)
+    return after, GroupEventResult(ErrorCode.NONE)
 
 
 def _roster(group: ClassicGroup) -> tuple[tuple[str, str | None, bytes], ...]:

@@ -24,7 +24,7 @@ from lakelog.groups.classic_members import (
     with_updated,
     without,
 )
-from lakelog.groups.events import Judged, Sync
+from lakelog.groups.events import GroupEventResult, Sync
 from lakelog.groups.state import ClassicGroup, ClassicMember, ClassicState
 from lakelog.model.errors import ErrorCode
 
@@ -146,19 +146,19 @@ def _emptied(group: ClassicGroup) -> ClassicGroup:
     )
 
 
-def sync(group: ClassicGroup, event: Sync) -> tuple[ClassicGroup, Judged]:
+def sync(group: ClassicGroup, event: Sync) -> tuple[ClassicGroup, GroupEventResult]:
     """The group after the Sync; what the member gets is read from the group (K1)."""
     code = _judge_sync(group, event)
     if code is not ErrorCode.NONE:
-        return group, Judged(code)
+        return group, GroupEventResult(code)
     if group.state is ClassicState.STABLE or event.member_id != group.leader:
-        return _with_synced(group, event.member_id), Judged(ErrorCode.NONE)
+        return _with_synced(group, event.member_id), GroupEventResult(ErrorCode.NONE)
     if event.attempt == group.attempt and event.part < group.parts and not event.is_last:
-        return group, Judged(ErrorCode.NONE)  # The same part once more.
+        return group, GroupEventResult(ErrorCode.NONE)  # The same part once more.
     is_next = event.attempt == group.attempt and event.part == group.parts
     if event.part > 0 and not is_next:
-        return group, Judged(ErrorCode.REBALANCE_IN_PROGRESS)
-    return _with_part(group, event), Judged(ErrorCode.NONE)
+        return group, GroupEventResult(ErrorCode.REBALANCE_IN_PROGRESS)
+    return _with_part(group, event), GroupEventResult(ErrorCode.NONE)
 
 
 def _judge_sync(group: ClassicGroup, event: Sync) -> ErrorCode:

@@ -21,13 +21,13 @@ from lakelog.groups.consumer_target import (
 )
 from lakelog.groups.events import (
     Adopt,
-    Beat,
     CommitOffsets,
+    ConsumerHeartbeat,
     Expire,
+    GroupEventResult,
     GroupOutcome,
-    Judged,
     Leave,
-    Left,
+    LeaveResult,
     Resolved,
     TargetAssignment,
     TimerExpired,
@@ -52,23 +52,30 @@ __all__ = [
 ]
 
 ConsumerEvent: TypeAlias = (
-    Beat | Leave | Expire | Adopt | TimerExpired | TargetAssignment | Resolved | TopicsChanged
+    ConsumerHeartbeat
+    | Leave
+    | Expire
+    | Adopt
+    | TimerExpired
+    | TargetAssignment
+    | Resolved
+    | TopicsChanged
 )
 """What happens to a consumer group, offsets apart."""
 
 COMMIT_KNOWS_EPOCHS: Final = 9
 """From this version of OffsetCommit on a client knows member epochs (row 38)."""
 
-_DONE: Final = Judged(ErrorCode.NONE)
-_NO_MEMBER: Final = Judged(ErrorCode.UNKNOWN_MEMBER_ID)
-_STALE: Final = Judged(ErrorCode.ILLEGAL_GENERATION)
+_DONE: Final = GroupEventResult(ErrorCode.NONE)
+_NO_MEMBER: Final = GroupEventResult(ErrorCode.UNKNOWN_MEMBER_ID)
+_STALE: Final = GroupEventResult(ErrorCode.ILLEGAL_GENERATION)
 
 
 def step(group: ConsumerGroup, event: ConsumerEvent) -> tuple[ConsumerGroup, GroupOutcome]:
     """The group after the event, the same object if nothing changed, and what is answered."""
     result: tuple[ConsumerGroup, GroupOutcome]
     match event:
-        case Beat():
+        case ConsumerHeartbeat():
             result = beat(group, event)
         case Leave():
             result = _leave(group, event)
@@ -164,7 +171,7 @@ def state_name(group: ConsumerGroup) -> str:
     return "Reconciling"
 
 
-def _leave(group: ConsumerGroup, event: Leave) -> tuple[ConsumerGroup, Left]:
+def _leave(group: ConsumerGroup, event: Leave) -> tuple[ConsumerGroup, LeaveResult]:
     """Members that an administrator removes; together they cost one rebalance."""
     codes = []
     member_ids = []
@@ -175,7 +182,7 @@ def _leave(group: ConsumerGroup, event: Leave) -> tuple[ConsumerGroup, Left]:
         member_ids.append(member_id if member is None else member.member_id)
         if member is not None:
             gone[member.member_id] = member
-    outcome = Left(tuple(codes), tuple(member_ids))
+    outcome = LeaveResult(tuple(codes), tuple(member_ids))
     return (remove(group, gone.values()) if gone else group), outcome
 
 
@@ -191,7 +198,7 @@ def _leaver(
     return (ErrorCode.UNKNOWN_MEMBER_ID if member is None else ErrorCode.NONE), member
 
 
-def _expire(group: ConsumerGroup, event: Expire) -> tuple[ConsumerGroup, Judged]:
+def _expire(group: ConsumerGroup, event: Expire) -> tuple[ConsumerGroup, GroupEventResult]:
     member = group.members.get(event.member_id)
     if member is None:
         return group, _NO_MEMBER
@@ -200,7 +207,7 @@ def _expire(group: ConsumerGroup, event: Expire) -> tuple[ConsumerGroup, Judged]
     return remove(group, [member]), _DONE
 
 
-def _adopt(group: ConsumerGroup, event: Adopt) -> tuple[ConsumerGroup, Judged]:
+def _adopt(group: ConsumerGroup, event: Adopt) -> tuple[ConsumerGroup, GroupEventResult]:
     member = group.members.get(event.member_id)
     if member is None:
         return group, _NO_MEMBER
@@ -210,7 +217,7 @@ def _adopt(group: ConsumerGroup, event: Adopt) -> tuple[ConsumerGroup, Judged]:
     return put(group, before=member, after=after), _DONE
 
 
-def _time_out(group: ConsumerGroup, event: TimerExpired) -> tuple[ConsumerGroup, Judged]:
+def _time_out(group: ConsumerGroup, event: TimerExpired) -> tuple[ConsumerGroup, GroupEventResult]:
     """A member that did not let go of its partitions in time is fenced (row 91)."""
     member = group.members.get(event.subject)
     if member is None:
@@ -225,7 +232,7 @@ def _time_out(group: ConsumerGroup, event: TimerExpired) -> tuple[ConsumerGroup,
     return remove(group, [member]), _DONE
 
 
-def _resolve(group: ConsumerGroup, event: Resolved) -> tuple[ConsumerGroup, Judged]:
+def _resolve(group: ConsumerGroup, event: Resolved) -> tuple[ConsumerGroup, GroupEventResult]:
     """A pattern that matches other topics than before means a rebalance."""
     if not any(member.pattern == event.pattern for member in group.members.values()):
         return group, _STALE
@@ -238,7 +245,9 @@ def _resolve(group: ConsumerGroup, event: Resolved) -> tuple[ConsumerGroup, Judg
     return replace(group, resolved=resolved, epoch=group.epoch + is_rebalanced), _DONE
 
 
-def _change_topics(group: ConsumerGroup, event: TopicsChanged) -> tuple[ConsumerGroup, Judged]:
+def _change_topics(
+    group: ConsumerGroup, event: TopicsChanged
+) -> tuple[ConsumerGroup, GroupEventResult]:
     """A target that was made from other topics has to be made again.
 
     Not while one is to come anyway: two brokers that see different topics would raise the epoch for

@@ -17,7 +17,7 @@ from lakelog.groups.consumer_reconcile import (
     reconcile,
     remove,
 )
-from lakelog.groups.events import Beat, Beaten
+from lakelog.groups.events import ConsumerHeartbeat, ConsumerHeartbeatResult
 from lakelog.groups.state import ConsumerGroup, ConsumerMember, MemberState, Shares
 from lakelog.model.errors import ErrorCode
 
@@ -26,17 +26,21 @@ LEAVE_FOR_A_WHILE: Final = -2
 _UNCHANGED: Final = -1
 
 
-def beat(group: ConsumerGroup, event: Beat) -> tuple[ConsumerGroup, Beaten]:
+def beat(
+    group: ConsumerGroup, event: ConsumerHeartbeat
+) -> tuple[ConsumerGroup, ConsumerHeartbeatResult]:
     """Take in a heartbeat."""
     if event.member_epoch < LEAVE_FOR_A_WHILE:
-        return group, Beaten(ErrorCode.INVALID_REQUEST, "The member epoch is invalid.")
+        return group, ConsumerHeartbeatResult(
+            ErrorCode.INVALID_REQUEST, "The member epoch is invalid."
+        )
     if _is_late(group, event):
         reason = "The member has spoken to another broker meanwhile."
-        return group, Beaten(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
+        return group, ConsumerHeartbeatResult(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
     if event.member_epoch < JOIN:
         return _leave(group, event)
     found = _find(group, event)
-    if isinstance(found, Beaten):
+    if isinstance(found, ConsumerHeartbeatResult):
         return group, found
     before = found
     if before.member_id != event.member_id:
@@ -62,10 +66,12 @@ def beat(group: ConsumerGroup, event: Beat) -> tuple[ConsumerGroup, Beaten]:
     group = put(group, before=told, after=after)
     is_shown = _is_full(event) or after.assigned != before.assigned
     assignment = listed(after.assigned) if is_shown else None
-    return group, Beaten(ErrorCode.NONE, None, after.member_id, after.epoch, assignment)
+    return group, ConsumerHeartbeatResult(
+        ErrorCode.NONE, None, after.member_id, after.epoch, assignment
+    )
 
 
-def _is_late(group: ConsumerGroup, event: Beat) -> bool:
+def _is_late(group: ConsumerGroup, event: ConsumerHeartbeat) -> bool:
     """Whether the heartbeat waited while its client gave up and went on elsewhere (K4).
 
     What it says of its partitions was true then: taken for the member's word it would let go of
@@ -89,7 +95,7 @@ def _is_rebalance(group: ConsumerGroup, before: ConsumerMember, told: ConsumerMe
     return told.names != before.names or (told.pattern != before.pattern and is_resolved)
 
 
-def _is_full(event: Beat) -> bool:
+def _is_full(event: ConsumerHeartbeat) -> bool:
     """Whether the client told everything, as it does when it joins or may have missed an answer."""
     return event.member_epoch == JOIN or (
         event.rebalance_timeout_ms != _UNCHANGED
@@ -98,7 +104,9 @@ def _is_full(event: Beat) -> bool:
     )
 
 
-def _find(group: ConsumerGroup, event: Beat) -> ConsumerMember | Beaten:
+def _find(
+    group: ConsumerGroup, event: ConsumerHeartbeat
+) -> ConsumerMember | ConsumerHeartbeatResult:
     """The member that the heartbeat is from: itself, its predecessor, or a new one."""
     member = group.members.get(event.member_id)
     holder = member
@@ -112,27 +120,29 @@ def _find(group: ConsumerGroup, event: Beat) -> ConsumerMember | Beaten:
         return member
     if len(group.members) >= event.members_max:
         reason = f"The group has its maximum of {event.members_max} members."
-        return Beaten(ErrorCode.GROUP_MAX_SIZE_REACHED, reason)
+        return ConsumerHeartbeatResult(ErrorCode.GROUP_MAX_SIZE_REACHED, reason)
     return _newcomer(group, event)
 
 
-def _judged_member(holder: ConsumerMember | None, event: Beat) -> ConsumerMember | Beaten:
+def _judged_member(
+    holder: ConsumerMember | None, event: ConsumerHeartbeat
+) -> ConsumerMember | ConsumerHeartbeatResult:
     """The member, if the heartbeat is from it and not from one that it has replaced."""
     if holder is None:
         reason = f"Member {event.member_id} is not a member of group {event.group_id}."
-        return Beaten(ErrorCode.UNKNOWN_MEMBER_ID, reason)
+        return ConsumerHeartbeatResult(ErrorCode.UNKNOWN_MEMBER_ID, reason)
     if holder.member_id != event.member_id:
         reason = (
             f"Member {event.member_id} with instance id {event.instance_id} was fenced by "
             f"member {holder.member_id}."
         )
-        return Beaten(ErrorCode.FENCED_INSTANCE_ID, reason)
+        return ConsumerHeartbeatResult(ErrorCode.FENCED_INSTANCE_ID, reason)
     return holder if event.member_epoch < JOIN else _judged_epoch(holder, event)
 
 
 def _judged_successor(
-    holder: ConsumerMember, member: ConsumerMember | None, event: Beat
-) -> ConsumerMember | Beaten:
+    holder: ConsumerMember, member: ConsumerMember | None, event: ConsumerHeartbeat
+) -> ConsumerMember | ConsumerHeartbeatResult:
     """The predecessor, if it went away for a while and its successor is nobody yet (row 93)."""
     if holder.is_away and member is None:
         return holder
@@ -140,10 +150,12 @@ def _judged_successor(
         f"Member {event.member_id} with instance id {event.instance_id} cannot join: "
         f"the instance id belongs to member {holder.member_id}."
     )
-    return Beaten(ErrorCode.UNRELEASED_INSTANCE_ID, reason)
+    return ConsumerHeartbeatResult(ErrorCode.UNRELEASED_INSTANCE_ID, reason)
 
 
-def _judged_epoch(member: ConsumerMember, event: Beat) -> ConsumerMember | Beaten:
+def _judged_epoch(
+    member: ConsumerMember, event: ConsumerHeartbeat
+) -> ConsumerMember | ConsumerHeartbeatResult:
     """The member, if the heartbeat is of its epoch, or of the one before and the answer was lost.
 
     The latter is believed only if it says what it has, and that is nothing but what it shall have.
@@ -158,10 +170,10 @@ def _judged_epoch(member: ConsumerMember, event: Beat) -> ConsumerMember | Beate
         f"The member epoch {event.member_epoch} is {word} than {member.epoch}, the one that is "
         "known. The member must abandon all its partitions and join again."
     )
-    return Beaten(ErrorCode.FENCED_MEMBER_EPOCH, reason)
+    return ConsumerHeartbeatResult(ErrorCode.FENCED_MEMBER_EPOCH, reason)
 
 
-def _newcomer(group: ConsumerGroup, event: Beat) -> ConsumerMember:
+def _newcomer(group: ConsumerGroup, event: ConsumerHeartbeat) -> ConsumerMember:
     return ConsumerMember(
         member_id=event.member_id,
         instance_id=event.instance_id,
@@ -179,12 +191,12 @@ def _newcomer(group: ConsumerGroup, event: Beat) -> ConsumerMember:
     )
 
 
-def _successor(member: ConsumerMember, event: Beat) -> ConsumerMember:
+def _successor(member: ConsumerMember, event: ConsumerHeartbeat) -> ConsumerMember:
     """The member that takes over from a static one that is away, under its own id."""
     return replace(member, member_id=event.member_id, epoch=JOIN, previous_epoch=JOIN)
 
 
-def _told(member: ConsumerMember, event: Beat) -> ConsumerMember:
+def _told(member: ConsumerMember, event: ConsumerHeartbeat) -> ConsumerMember:
     """The member with what the heartbeat tells about it; the same object if it is nothing new.
 
     A join is always something new, even if it tells nothing else: its client has no partitions, and
@@ -212,23 +224,25 @@ def _told(member: ConsumerMember, event: Beat) -> ConsumerMember:
     return member if told == member else told
 
 
-def _names(member: ConsumerMember, event: Beat) -> tuple[str, ...]:
+def _names(member: ConsumerMember, event: ConsumerHeartbeat) -> tuple[str, ...]:
     """The names that the member reads, sorted: their order says nothing."""
     if event.names is None or event.names == member.names:
         return member.names
     return tuple(sorted(set(event.names)))
 
 
-def _leave(group: ConsumerGroup, event: Beat) -> tuple[ConsumerGroup, Beaten]:
+def _leave(
+    group: ConsumerGroup, event: ConsumerHeartbeat
+) -> tuple[ConsumerGroup, ConsumerHeartbeatResult]:
     member = _find(group, event)
-    if isinstance(member, Beaten):
+    if isinstance(member, ConsumerHeartbeatResult):
         return group, member
     is_away = event.instance_id is not None and event.member_epoch == LEAVE_FOR_A_WHILE
     left = _away(group, member, event) if is_away else remove(group, [member])
-    return left, Beaten(ErrorCode.NONE, None, event.member_id, event.member_epoch)
+    return left, ConsumerHeartbeatResult(ErrorCode.NONE, None, event.member_id, event.member_epoch)
 
 
-def _away(group: ConsumerGroup, member: ConsumerMember, event: Beat) -> ConsumerGroup:
+def _away(group: ConsumerGroup, member: ConsumerMember, event: ConsumerHeartbeat) -> ConsumerGroup:
     """The group while a static member is away: it keeps what it shall have, for its successor.
 
     The epochs of its partitions are forgotten: its successor may commit from its first epoch on.

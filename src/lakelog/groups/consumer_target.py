@@ -12,7 +12,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from lakelog.groups.assignors import ASSIGNORS, Subscriber
-from lakelog.groups.events import Judged, TargetAssignment
+from lakelog.groups.events import GroupEventResult, TargetAssignment
 from lakelog.groups.state import ConsumerGroup
 from lakelog.model.errors import ErrorCode
 from lakelog.model.ids import TopicId
@@ -108,12 +108,14 @@ def preferred_assignor(group: ConsumerGroup, assignor_default: str) -> str:
     return max(chosen, key=lambda name: (chosen[name], name))
 
 
-def take_target(group: ConsumerGroup, event: TargetAssignment) -> tuple[ConsumerGroup, Judged]:
+def take_target(
+    group: ConsumerGroup, event: TargetAssignment
+) -> tuple[ConsumerGroup, GroupEventResult]:
     """Take in a target that was made for the group as it is now; another one is refused."""
     if event.epoch != group.epoch or not needs_target(group):
-        return group, Judged(ErrorCode.ILLEGAL_GENERATION)
+        return group, GroupEventResult(ErrorCode.ILLEGAL_GENERATION)
     if not _is_sound(group, event):
-        return group, Judged(ErrorCode.INVALID_REQUEST)
+        return group, GroupEventResult(ErrorCode.INVALID_REQUEST)
     target = {
         member_id: {event.topics[place]: partitions for place, partitions in share}
         for member_id, share in event.shares
@@ -126,7 +128,7 @@ def take_target(group: ConsumerGroup, event: TargetAssignment) -> tuple[Consumer
         target=target,
         topic_names=dict(zip(event.topics, event.names, strict=False)),
     )
-    return after, Judged(ErrorCode.NONE)
+    return after, GroupEventResult(ErrorCode.NONE)
 
 
 def _is_sound(group: ConsumerGroup, event: TargetAssignment) -> bool:

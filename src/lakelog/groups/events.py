@@ -130,7 +130,7 @@ class DeleteGroup(_Event, frozen=True, array_like=True, tag=10):
     """Forget an empty group and its offsets."""
 
 
-class Beat(_Event, frozen=True, array_like=True, tag=11):
+class ConsumerHeartbeat(_Event, frozen=True, array_like=True, tag=11):
     """A heartbeat of the consumer protocol (KIP-848); it is written only if it changes something.
 
     None and -1 mean "unchanged". A member epoch of 0 joins, -1 leaves, -2 leaves for a while. A
@@ -195,7 +195,7 @@ GroupEvent: TypeAlias = (
     | DeleteOffsets
     | ExpireOffsets
     | DeleteGroup
-    | Beat
+    | ConsumerHeartbeat
     | TargetAssignment
     | Resolved
     | TopicsChanged
@@ -228,13 +228,13 @@ def _check_target(event: TargetAssignment) -> None:
         raise Corrupt("a target gives away a topic that it does not name")
 
 
-class Judged(msgspec.Struct, frozen=True):
+class GroupEventResult(msgspec.Struct, frozen=True):
     """An event was taken in (NONE), or refused with this code."""
 
     code: ErrorCode
 
 
-class Joined(msgspec.Struct, frozen=True):
+class JoinResult(msgspec.Struct, frozen=True):
     """A Join was taken in: the member's answer comes from the group's state (K1), except for this.
 
     `leader` is the leader to name instead of the group's, for a static member that came back under
@@ -247,14 +247,14 @@ class Joined(msgspec.Struct, frozen=True):
     skip_assignment: bool = False
 
 
-class Left(msgspec.Struct, frozen=True):
+class LeaveResult(msgspec.Struct, frozen=True):
     """What became of each member of a Leave; `member_ids` are the ones the members had."""
 
     codes: tuple[ErrorCode, ...]
     member_ids: tuple[str, ...] = ()
 
 
-class Beaten(msgspec.Struct, frozen=True):
+class ConsumerHeartbeatResult(msgspec.Struct, frozen=True):
     """The answer to a heartbeat of the consumer protocol; `assignment` None means unchanged."""
 
     code: ErrorCode
@@ -271,7 +271,9 @@ class OffsetsDeleted(msgspec.Struct, frozen=True):
     codes: tuple[ErrorCode, ...] = ()
 
 
-GroupOutcome: TypeAlias = Judged | Joined | Left | Beaten | OffsetsDeleted
+GroupOutcome: TypeAlias = (
+    GroupEventResult | JoinResult | LeaveResult | ConsumerHeartbeatResult | OffsetsDeleted
+)
 
 
 class JoinAnswer(msgspec.Struct, frozen=True):

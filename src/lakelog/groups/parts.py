@@ -44,13 +44,13 @@ class PendingParts(NamedTuple):
     data: tuple[bytes, ...]
 
 
-class Whole(NamedTuple):
+class CompleteEvent(NamedTuple):
     """All bytes of an event are there."""
 
     data: bytes
 
 
-def taken(pending: PendingParts | None, event: GroupPart) -> PendingParts | Whole | None:
+def taken(pending: PendingParts | None, event: GroupPart) -> PendingParts | CompleteEvent | None:
     """What is there with this part: some of an event, all of it, or nothing that can be used."""
     before: tuple[bytes, ...] = ()
     if event.part > 0:
@@ -64,7 +64,7 @@ def taken(pending: PendingParts | None, event: GroupPart) -> PendingParts | Whol
         before = pending.data
     data = (*before, event.data)
     if len(data) == event.count:
-        return Whole(b"".join(data))
+        return CompleteEvent(b"".join(data))
     return PendingParts(event.attempt, event.count, data)
 
 

@@ -12,20 +12,20 @@ from lakelog.groups import classic, consumer
 from lakelog.groups.classic_members import PROTOCOL_TYPE
 from lakelog.groups.events import (
     Adopt,
-    Beat,
-    Beaten,
     CommitOffsets,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatResult,
     DeleteGroup,
     DeleteOffsets,
     Expire,
     ExpireOffsets,
     GroupEvent,
+    GroupEventResult,
     GroupOutcome,
     Join,
-    Joined,
-    Judged,
+    JoinResult,
     Leave,
-    Left,
+    LeaveResult,
     OffsetsDeleted,
     Resolved,
     Sync,
@@ -57,22 +57,24 @@ def subscribed(group: Group) -> frozenset[str] | None:
 
 def _join(group: Group | None, event: Join) -> tuple[Group | None, GroupOutcome]:
     if isinstance(group, ConsumerGroup) and group.members:
-        return group, Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        return group, JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if group is None and not event.is_new:
-        return None, Joined(ErrorCode.UNKNOWN_MEMBER_ID)
+        return None, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID)
     before = group if isinstance(group, ClassicGroup) else ClassicGroup(event.group_id)
     after, outcome = classic.step(before, event)
     return (group if after is before else after), outcome
 
 
-def _beat(group: Group | None, event: Beat) -> tuple[Group | None, GroupOutcome]:
+def _beat(group: Group | None, event: ConsumerHeartbeat) -> tuple[Group | None, GroupOutcome]:
     if isinstance(group, ConsumerGroup):
         return consumer.step(group, event)
     if event.member_epoch != 0:
-        return group, Beaten(ErrorCode.GROUP_ID_NOT_FOUND, f"There is no group {event.group_id}.")
+        return group, ConsumerHeartbeatResult(
+            ErrorCode.GROUP_ID_NOT_FOUND, f"There is no group {event.group_id}."
+        )
     if group is not None and group.members:
         reason = f"Group {event.group_id} is not a consumer group."
-        return group, Beaten(ErrorCode.GROUP_ID_NOT_FOUND, reason)
+        return group, ConsumerHeartbeatResult(ErrorCode.GROUP_ID_NOT_FOUND, reason)
     before = ConsumerGroup(event.group_id)
     after, outcome = consumer.step(before, event)
     return (group if after is before else after), outcome
@@ -81,13 +83,13 @@ def _beat(group: Group | None, event: Beat) -> tuple[Group | None, GroupOutcome]
 def _commit(group: Group | None, event: CommitOffsets) -> tuple[Group | None, GroupOutcome]:
     if group is None:
         if event.generation < 0:
-            return ClassicGroup(event.group_id), Judged(ErrorCode.NONE)
+            return ClassicGroup(event.group_id), GroupEventResult(ErrorCode.NONE)
         is_new_client = event.api_version >= COMMIT_KNOWS_GROUPS
         code = ErrorCode.GROUP_ID_NOT_FOUND if is_new_client else ErrorCode.ILLEGAL_GENERATION
-        return None, Judged(code)
+        return None, GroupEventResult(code)
     if isinstance(group, ConsumerGroup):
-        return group, Judged(consumer.judge_commit(group, event))
-    return group, Judged(classic.judge_commit(group, event))
+        return group, GroupEventResult(consumer.judge_commit(group, event))
+    return group, GroupEventResult(classic.judge_commit(group, event))
 
 
 def _membership(
@@ -98,23 +100,23 @@ def _membership(
     if isinstance(group, ConsumerGroup) and not isinstance(event, Sync):
         return consumer.step(group, event)
     if isinstance(event, Leave):
-        return group, Left((ErrorCode.UNKNOWN_MEMBER_ID,) * len(event.members))
-    return group, Judged(ErrorCode.UNKNOWN_MEMBER_ID)
+        return group, LeaveResult((ErrorCode.UNKNOWN_MEMBER_ID,) * len(event.members))
+    return group, GroupEventResult(ErrorCode.UNKNOWN_MEMBER_ID)
 
 
 def _delete(group: Group | None, _: DeleteGroup) -> tuple[Group | None, GroupOutcome]:
     if group is None:
-        return None, Judged(ErrorCode.GROUP_ID_NOT_FOUND)
+        return None, GroupEventResult(ErrorCode.GROUP_ID_NOT_FOUND)
     if group.members:
-        return group, Judged(ErrorCode.NON_EMPTY_GROUP)
-    return None, Judged(ErrorCode.NONE)
+        return group, GroupEventResult(ErrorCode.NON_EMPTY_GROUP)
+    return None, GroupEventResult(ErrorCode.NONE)
 
 
 def _modern(
     group: Group | None, event: TargetAssignment | Resolved | TopicsChanged
 ) -> tuple[Group | None, GroupOutcome]:
     if not isinstance(group, ConsumerGroup):
-        return group, Judged(ErrorCode.GROUP_ID_NOT_FOUND)
+        return group, GroupEventResult(ErrorCode.GROUP_ID_NOT_FOUND)
     return consumer.step(group, event)
 
 
@@ -137,7 +139,7 @@ def _is_foreign(group: Group) -> bool:
 
 _ROUTES: Final[dict[type[GroupEvent], Callable[..., tuple[Group | None, GroupOutcome]]]] = {
     Adopt: _membership,
-    Beat: _beat,
+    ConsumerHeartbeat: _beat,
     CommitOffsets: _commit,
     DeleteGroup: _delete,
     DeleteOffsets: _offsets,

@@ -24,8 +24,8 @@ from lakelog.groups.events import (
     DeleteOffsets,
     ExpireOffsets,
     GroupEvent,
+    GroupEventResult,
     GroupOutcome,
-    Judged,
     OffsetsDeleted,
     TargetAssignment,
 )
@@ -265,7 +265,7 @@ class GroupTable:
         self._changed[bucket_of(group_id)] = position
 
 
-_ACCEPTED: Final = Judged(ErrorCode.NONE)
+_ACCEPTED: Final = GroupEventResult(ErrorCode.NONE)
 _MAY_FORGET: Final = OffsetsDeleted(ErrorCode.NONE)
 
 

@@ -20,7 +20,7 @@ from lakelog.catalog.definition import Locations
 from lakelog.catalog.guard import Field, refusal
 from lakelog.catalog.pointers import Pointers, TablePointer
 from lakelog.catalog.port import CatalogLimits, TableName
-from lakelog.catalog.threads import Bridge, Calls
+from lakelog.catalog.threads import Calls, LibraryThreads
 from lakelog.clock import Clock
 from lakelog.meta.port import MetadataStore
 from lakelog.model.failures import Corrupt, NotFound, Refused, Unavailable
@@ -212,7 +212,7 @@ class IcebergTables:
         self._objects = objects
         self._locations = Locations.below(objects.url)
         self._cache = MetadataCache(self._limits.kept_bytes_max)
-        self._bridge = Bridge(clock, threads=self._limits.commits.threads)
+        self._bridge = LibraryThreads(clock, threads=self._limits.commits.threads)
 
     @property
     def root(self) -> str:

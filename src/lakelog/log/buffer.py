@@ -46,7 +46,7 @@ class Waiter:
             settle(outcome)
 
 
-class JoinedSettle:
+class SplitRequestOutcome:
     """The outcomes of the parts of one request, told as one when all of them are there.
 
     Parts are objects, or domains. One that failed says nothing of the others (L2): its batches
@@ -87,7 +87,7 @@ def _whole(joined: Appended) -> Settled:
 
 
 @dataclass(slots=True)
-class Gathering:
+class ObjectBuffer:
     """The batches of one object until it is laid out."""
 
     streams: list[int] = field(default_factory=list)
@@ -142,7 +142,7 @@ class Sealed:
 
 
 def seal(
-    gathered: Gathering, *, wal_id: WalId, domain: DomainId, zone: str, created_ms: int
+    gathered: ObjectBuffer, *, wal_id: WalId, domain: DomainId, zone: str, created_ms: int
 ) -> Sealed:
     """Lay out the object and say what it holds."""
     streams = np.array(gathered.streams, dtype=np.int64)

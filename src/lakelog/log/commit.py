@@ -21,7 +21,7 @@ import numpy as np
 from lakelog.clock import Clock, Entropy, Tasks
 from lakelog.domain.outcomes import Committed, Outcome, Verdict
 from lakelog.domain.replica import Replica
-from lakelog.log.buffer import Gathering, JoinedSettle, Sealed, Waiter, seal
+from lakelog.log.buffer import ObjectBuffer, Sealed, SplitRequestOutcome, Waiter, seal
 from lakelog.log.cache import CachedObject, TailCache
 from lakelog.log.options import LogOptions
 from lakelog.log.values import Appended, Settle
@@ -41,7 +41,7 @@ _SWEEP_S = 0.1
 class _Closed:
     """An object that takes no more batches, on its way into the log."""
 
-    gathered: Gathering
+    gathered: ObjectBuffer
     sealed: Sealed
     durable: bool = False
     failure: Failure | None = None
@@ -71,8 +71,8 @@ class Committer:
         self._options = options
         self._tail = tail
         self._metrics = metrics
-        self._open = Gathering()
-        self._full: deque[Gathering] = deque()  # take no more batches, wait for their put
+        self._open = ObjectBuffer()
+        self._full: deque[ObjectBuffer] = deque()  # take no more batches, wait for their put
         self._closed: deque[_Closed] = deque()
         self._submitted: dict[_Submitted, None] = {}  # for its order
         self._linger: asyncio.TimerHandle | None = None
@@ -141,7 +141,7 @@ class Committer:
         parts = [
             range(start, min(start + step, len(batches))) for start in range(0, len(batches), step)
         ]
-        joined = JoinedSettle(len(batches), len(parts), settle)
+        joined = SplitRequestOutcome(len(batches), len(parts), settle)
         for part in parts:
             self.hand_over(
                 streams[part.start : part.stop],
@@ -183,7 +183,7 @@ class Committer:
         if not self._open.batches:
             return
         self._full.append(self._open)
-        self._open = Gathering()
+        self._open = ObjectBuffer()
         if self._linger is not None:
             self._linger.cancel()
             self._linger = None
@@ -197,13 +197,13 @@ class Committer:
         while self._full and self._puts < self._options.puts_max:
             self._close_object(self._full.popleft())
 
-    def _close_object(self, gathered: Gathering) -> None:
+    def _close_object(self, gathered: ObjectBuffer) -> None:
         closed = _Closed(gathered, self._seal(gathered), waiters=gathered.waiters)
         self._closed.append(closed)
         self._puts += 1
         self._tasks.spawn(self._write(closed), name="put WAL object")
 
-    def _seal(self, gathered: Gathering) -> Sealed:
+    def _seal(self, gathered: ObjectBuffer) -> Sealed:
         """Rule 18: ids stay ahead of the Horizon, also on a broker whose clock is slow."""
         horizon_ms = self._replica.state.horizon_ms
         earliest_ms = horizon_ms + self._options.orphan_ttl_ms if horizon_ms else 0

@@ -13,7 +13,7 @@ from lakelog.domain.outcomes import Applied, Outcome, Swapped, Trimmed
 from lakelog.domain.replica import Replica
 from lakelog.domain.state import DomainState
 from lakelog.log.budgets import IndexBudget, ProducerBudget, producer_facts
-from lakelog.log.buffer import JoinedSettle
+from lakelog.log.buffer import SplitRequestOutcome
 from lakelog.log.cache import TailCache
 from lakelog.log.commit import Committer
 from lakelog.log.options import LogOptions
@@ -26,10 +26,10 @@ from lakelog.log.values import (
     ProducerFacts,
     Settle,
     Settled,
+    StreamRead,
     TimestampMatch,
-    Wanted,
 )
-from lakelog.log.watch import Board, FetchWaiter, changed_streams
+from lakelog.log.watch import FetchWaiter, FetchWaiters, changed_streams
 from lakelog.log.writes import IdempotentWrite, Writes, WrittenDomain
 from lakelog.model.failures import Failure, OutcomeUnknown, Unavailable
 from lakelog.model.ids import TopicId
@@ -69,7 +69,7 @@ class Log:
         self._clock = clock
         self._options = options
         self._objects = objects
-        self._board = Board()
+        self._board = FetchWaiters()
         self._tasks = Tasks()
         self._committers: list[Committer] = []
         self._readers: list[Reader] = []
@@ -192,7 +192,7 @@ class Log:
             committer.hand_over(streams, batches, deadline_s=deadline_s, settle=settle)
             return
         places = self._by_domain(streams)
-        joined = JoinedSettle(len(streams), len(places), settle)
+        joined = SplitRequestOutcome(len(streams), len(places), settle)
         for domain, some in places.items():
             self._committers[domain].hand_over(
                 [streams[at] for at in some],
@@ -219,7 +219,7 @@ class Log:
 
     async def read(
         self,
-        wanted: Sequence[Wanted],
+        wanted: Sequence[StreamRead],
         *,
         bytes_max: int,
         deadline_s: float,
@@ -236,7 +236,7 @@ class Log:
         return await self._within(deadline_s, reading)
 
     async def _read_domains(
-        self, wanted: Sequence[Wanted], bytes_max: int, at_least_one: bool
+        self, wanted: Sequence[StreamRead], bytes_max: int, at_least_one: bool
     ) -> list[Fetched]:
         """One domain after another, with the budget that those before left."""
         fetched: list[Fetched] = []

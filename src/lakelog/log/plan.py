@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from lakelog.domain.state import DomainState
 from lakelog.log.cache import Run
-from lakelog.log.values import Buffer, ReadStatus, Wanted
+from lakelog.log.values import Buffer, ReadStatus, StreamRead
 from lakelog.model.ids import LEADER_EPOCH, ByteRange
 from lakelog.streams.objects import ObjectName
 from lakelog.streams.table import NONE
@@ -43,7 +43,7 @@ class Piece(Struct, frozen=True, gc=False):
 class StreamPlan(Struct, frozen=True, gc=False):
     """What to read of one stream: the piece that holds its offset and those after it."""
 
-    wanted: Wanted
+    wanted: StreamRead
     status: ReadStatus
     pieces: tuple[Piece, ...]
     log_start: int
@@ -97,7 +97,7 @@ class PieceSource(Protocol):
         """How much one request may bring in: more would push out its own beginning."""
 
 
-def plan_stream(state: DomainState, wanted: Wanted, *, ahead_bytes: int = 0) -> StreamPlan:
+def plan_stream(state: DomainState, wanted: StreamRead, *, ahead_bytes: int = 0) -> StreamPlan:
     """The pieces for one stream, by the applied state; `ahead_bytes` asks for more than wanted."""
     row = state.streams.row_of.get(wanted.stream)
     if row is None:
@@ -159,7 +159,7 @@ def cut_out(
     return parts
 
 
-class Cut:
+class BatchCut:
     """Whole batches cut from runs, from an offset on, up to a number of bytes."""
 
     __slots__ = ("_limit", "_must", "_offset", "_small", "full", "parts", "size_bytes")

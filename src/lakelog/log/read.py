@@ -28,9 +28,9 @@ from lakelog.domain.state import DomainState
 from lakelog.log.cache import Run, TailCache
 from lakelog.log.options import LogOptions
 from lakelog.log.parquet_source import ParquetSource
-from lakelog.log.plan import Cut, Piece, PieceSource, StreamPlan, piece_of, plan_stream
+from lakelog.log.plan import BatchCut, Piece, PieceSource, StreamPlan, piece_of, plan_stream
 from lakelog.log.segment_source import SegmentSource
-from lakelog.log.values import Fetched, ReadStatus, TimestampMatch, Wanted
+from lakelog.log.values import Fetched, ReadStatus, StreamRead, TimestampMatch
 from lakelog.log.wal_source import ObjectReads, WalSource
 from lakelog.model.failures import Corrupt, NotFound
 from lakelog.objects.port import ObjectStore
@@ -74,7 +74,7 @@ class Reader:
         self._tables.on_rebuild.append(listener)
 
     async def read(
-        self, wanted: Sequence[Wanted], *, bytes_max: int, at_least_one: bool = True
+        self, wanted: Sequence[StreamRead], *, bytes_max: int, at_least_one: bool = True
     ) -> list[Fetched]:
         """What the streams hold from the offsets on, within one budget (row 3).
 
@@ -185,7 +185,7 @@ class Reader:
                 break
         return missing, later
 
-    def _ahead(self, wanted: Wanted) -> list[Piece]:
+    def _ahead(self, wanted: StreamRead) -> list[Piece]:
         """What is wanted and some more: whoever reads the past reads on."""
         ahead_bytes = self._options.read_ahead_bytes
         plan = plan_stream(self._replica.state, wanted, ahead_bytes=ahead_bytes)
@@ -228,7 +228,7 @@ class Reader:
             return Fetched(ReadStatus.DAMAGED, (), 0, -1, -1)
 
     async def _serve(self, plan: StreamPlan, *, bytes_max: int, at_least_one: bool) -> Fetched:
-        cut = Cut(plan.wanted.offset, bytes_max=bytes_max, at_least_one=at_least_one)
+        cut = BatchCut(plan.wanted.offset, bytes_max=bytes_max, at_least_one=at_least_one)
         for piece in plan.pieces:
             if cut.size_bytes and not self._source(piece).knows(piece):
                 break  # what is in memory goes out now; the file is opened by the next request
@@ -237,7 +237,7 @@ class Reader:
                 break
         return Fetched(plan.status, cut.parts, cut.size_bytes, plan.log_start, plan.head)
 
-    async def _take(self, cut: Cut, pieces: Iterable[Piece]) -> bool:
+    async def _take(self, cut: BatchCut, pieces: Iterable[Piece]) -> bool:
         """Cut batches from these pieces; whether there is room for those of more."""
         for piece in pieces:
             source = self._source(piece)

@@ -32,7 +32,7 @@ Settle: TypeAlias = Callable[[Settled], None]
 """Who wants to hear it; called once, from the loop, and must not raise."""
 
 
-class Wanted(Struct, frozen=True, gc=False):
+class StreamRead(Struct, frozen=True, gc=False):
     """What a reader wants of one stream: from an offset on, about this many bytes."""
 
     stream: int

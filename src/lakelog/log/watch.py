@@ -28,7 +28,7 @@ class FetchWaiter:
 
     __slots__ = ("_board", "_event", "_everything", "_heard", "_streams")
 
-    def __init__(self, board: "Board", streams: Sequence[int]) -> None:
+    def __init__(self, board: "FetchWaiters", streams: Sequence[int]) -> None:
         self._board = board
         self._streams = streams
         self._event = asyncio.Event()
@@ -79,7 +79,7 @@ class FetchWaiter:
         return self._event.is_set()
 
 
-class Board:
+class FetchWaiters:
     """The watches by stream."""
 
     __slots__ = ("_watches",)

@@ -36,7 +36,7 @@ class _Asked(NamedTuple):
     answer: "asyncio.Future[list[memoryview]]"
 
 
-class ReadTogether:
+class BatchedReads:
     """Collects reads and hands them to a pool in bunches."""
 
     def __init__(self, pool: ThreadPoolExecutor, read: Read) -> None:
@@ -105,7 +105,7 @@ class LocalObjectStore:
         self._numbers = itertools.count()
         self._puts = ThreadPoolExecutor(PUT_THREADS, thread_name_prefix="lakelog-objects-put")
         self._gets = ThreadPoolExecutor(GET_THREADS, thread_name_prefix="lakelog-objects-get")
-        self._reads = ReadTogether(self._gets, self._files.read)
+        self._reads = BatchedReads(self._gets, self._files.read)
         self._closed = False
         self._lost = asyncio.Event()
         self._reason = ""

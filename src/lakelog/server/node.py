@@ -17,7 +17,7 @@ from lakelog.broker.api import dispatch
 from lakelog.broker.call import Answer, Broker, BrokerOptions, Call, Later
 from lakelog.broker.fetch_sessions import FetchSessions
 from lakelog.broker.loop_turn import LoopTurn
-from lakelog.catalog.create import TableBirths
+from lakelog.catalog.create import TableCreation
 from lakelog.clock import Clock, Entropy, Tasks, agreed_now_ms
 from lakelog.coordinator.coordinator import GroupCoordinator
 from lakelog.coordinator.options import GroupOptions
@@ -84,7 +84,7 @@ class NodeOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class NodeEnvironment:
     """What a broker gets from outside: its stores, time and chance."""
 
     store: MetadataStore
@@ -96,7 +96,7 @@ class World:
 class Node:
     """One broker of a cluster, from its port down to its stores; the stores are the caller's."""
 
-    def __init__(self, world: World, options: NodeOptions) -> None:
+    def __init__(self, world: NodeEnvironment, options: NodeOptions) -> None:
         self.metrics = MetricsRegistry()
         self.draining = False
         self.serving = False
@@ -221,7 +221,7 @@ class Node:
         return TableKeeper(
             broker.topics,
             world.store,
-            TableBirths(world.store, self._objects, world.clock, world.entropy),
+            TableCreation(world.store, self._objects, world.clock, world.entropy),
             cluster_id=broker.cluster.cluster_id,
             namespace=self._options.tables.namespace,
         )

@@ -27,7 +27,7 @@ from lakelog.meta.sqlite import SqliteMetadataStore
 from lakelog.objects.local import LocalObjectStore
 from lakelog.objects.memory import MemoryObjectStore
 from lakelog.server.client import Client, KafkaFailure
-from lakelog.server.node import Node, NodeOptions, World
+from lakelog.server.node import Node, NodeEnvironment, NodeOptions
 from lakelog.server.options import Address
 from lakelog.wire.messages.create_topics import (
     CreatableTopic,
@@ -187,16 +187,16 @@ class EmbeddedBroker:
 
 
 @asynccontextmanager
-async def _open_world(data: Path | None) -> AsyncIterator[World]:
+async def _open_world(data: Path | None) -> AsyncIterator[NodeEnvironment]:
     clock, entropy = SystemClock(), SystemEntropy()
     if data is None:
-        yield World(MemoryMetadataStore(clock), MemoryObjectStore(clock), clock, entropy)
+        yield NodeEnvironment(MemoryMetadataStore(clock), MemoryObjectStore(clock), clock, entropy)
         return
     store = await SqliteMetadataStore.open(data / "metadata.db", clock)
     try:
         objects = await LocalObjectStore.open(data / "objects", clock, entropy)
         try:
-            yield World(store, objects, clock, entropy)
+            yield NodeEnvironment(store, objects, clock, entropy)
         finally:
             await objects.close()
     finally:

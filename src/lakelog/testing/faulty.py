@@ -19,7 +19,7 @@ from lakelog.meta.port import KeyValue, LogPage, MetadataLog, MetadataStore, Ses
 from lakelog.model.failures import Failure, OutcomeUnknown, Unavailable
 from lakelog.model.ids import ByteRange
 from lakelog.objects.port import Buffer, ObjectInfo, ObjectStore
-from lakelog.testing.simulation import Dice, Process, SimLoop
+from lakelog.testing.simulation import Process, SimEntropy, SimLoop
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ class Faults:
         self.lost_request = self.lost_reply = self.late = 0.0
 
 
-class Fate(Enum):
+class CallOutcome(Enum):
     """How a call ends."""
 
     DONE = auto()
@@ -90,7 +90,7 @@ class FaultyLink:
     """The way of one process to one store."""
 
     def __init__(
-        self, loop: SimLoop, process: Process, dice: Dice, faults: Faults, journal: Journal
+        self, loop: SimLoop, process: Process, dice: SimEntropy, faults: Faults, journal: Journal
     ) -> None:
         self.loop = loop
         self.process = process
@@ -120,41 +120,41 @@ class FaultyLink:
         self.loop.spawn(serving, process=None, name=f"call of {self.process.name}")
         return await reply
 
-    def _fate(self, *, write: bool) -> Fate:
+    def _fate(self, *, write: bool) -> CallOutcome:
         faults = self.faults
         if self.loop.time() < faults.outage_until_s:
-            return Fate.UNAVAILABLE if self.dice.chance(0.5) else Fate.LOST_REQUEST
+            return CallOutcome.UNAVAILABLE if self.dice.chance(0.5) else CallOutcome.LOST_REQUEST
         for fate, probability in (
-            (Fate.UNAVAILABLE, faults.unavailable),
-            (Fate.LOST_REQUEST, faults.lost_request),
-            (Fate.LOST_REPLY, faults.lost_reply),
-            (Fate.LATE, faults.late if write else 0.0),
+            (CallOutcome.UNAVAILABLE, faults.unavailable),
+            (CallOutcome.LOST_REQUEST, faults.lost_request),
+            (CallOutcome.LOST_REPLY, faults.lost_reply),
+            (CallOutcome.LATE, faults.late if write else 0.0),
         ):
             if self.dice.chance(probability):
                 return fate
-        return Fate.DONE
+        return CallOutcome.DONE
 
     async def _serve(
         self,
         act: Callable[[], Awaitable[T]],
-        fate: Fate,
+        fate: CallOutcome,
         reply: asyncio.Future[T],
         *,
         lost: type[Failure],
     ) -> None:
         await self._travel()
-        if fate is Fate.UNAVAILABLE:
+        if fate is CallOutcome.UNAVAILABLE:
             _fail(reply, Unavailable("a fault: nothing was written"))
-        elif fate is Fate.DONE:
+        elif fate is CallOutcome.DONE:
             await _act(act, reply)
         else:
             waited_s = self.dice.between(0.0, self.faults.timeout_s)
             late_s = min(self.dice.waiting_s(self.faults.late_s), 3 * self.faults.late_s)
-            if fate is Fate.LOST_REPLY:
+            if fate is CallOutcome.LOST_REPLY:
                 await _act(act, self.loop.create_future())
             await asyncio.sleep(waited_s)
             _fail(reply, lost(f"a fault: {fate.name.lower().replace('_', ' ')}"))
-            if fate is Fate.LATE:
+            if fate is CallOutcome.LATE:
                 await asyncio.sleep(late_s)
                 await _act(act, self.loop.create_future())
 

@@ -23,7 +23,7 @@ Place: TypeAlias = tuple[bytes, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class HeardGeneration:
     """A member was told its generation (JoinGroup), or its epoch (ConsumerGroupHeartbeat).
 
     `roster` are the members that a leader was told to assign to, None for everybody else.
@@ -39,7 +39,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class HeardAssignment:
     """A member of the classic protocol was given its assignment; `owner` survives its restarts."""
 
     client: str
@@ -97,15 +97,15 @@ class Read:
 class GroupHistory:
     """Everything that members heard, in the order in which it returned."""
 
-    told: list[Told] = field(default_factory=list)
-    given: list[Given] = field(default_factory=list)
+    told: list[HeardGeneration] = field(default_factory=list)
+    given: list[HeardAssignment] = field(default_factory=list)
     beaten: list[HeardHeartbeat] = field(default_factory=list)
     committed: list[HeardCommit] = field(default_factory=list)
     read: list[Read] = field(default_factory=list)
 
 
 @dataclass(slots=True)
-class Stay:
+class MembershipSpan:
     """From when until when a member was in a generation of its group, or had an epoch."""
 
     generation: int
@@ -114,7 +114,7 @@ class Stay:
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class LeaderAssignment:
     """What the leader of a generation said, by member."""
 
     leader: str
@@ -125,13 +125,13 @@ class Word:
 class GroupTruth:
     """What the log says."""
 
-    stays: dict[tuple[str, str], list[Stay]] = field(default_factory=dict)
+    stays: dict[tuple[str, str], list[MembershipSpan]] = field(default_factory=dict)
     eras: dict[tuple[str, str], int] = field(default_factory=dict)
     """How often the group had changed its protocol when the member came: as in Kafka, a group of
     the other protocol counts its generations from the beginning."""
     changes: dict[str, int] = field(default_factory=dict)
     leaders: dict[tuple[str, int], set[str]] = field(default_factory=dict)
-    words: dict[tuple[str, int], Word] = field(default_factory=dict)
+    words: dict[tuple[str, int], LeaderAssignment] = field(default_factory=dict)
     values: dict[tuple[str, Place], list[tuple[str | None, float]]] = field(default_factory=dict)
     """The tokens that an offset had, each with the time since when; None for none."""
 
@@ -147,7 +147,9 @@ class GroupTruth:
                 self.stays[group_id, member][-1].end_s = at_s
         for member, generation in new.items():
             if old.get(member) != generation:
-                self.stays.setdefault((group_id, member), []).append(Stay(generation, at_s))
+                self.stays.setdefault((group_id, member), []).append(
+                    MembershipSpan(generation, at_s)
+                )
                 self.eras[group_id, member] = self.changes.get(group_id, 0)
         if not isinstance(after, ClassicGroup):
             return
@@ -158,7 +160,9 @@ class GroupTruth:
             word = self.words.get((group_id, after.generation))
             known = {} if word is None else word.assignments
             # Static members that come back go on with the word that their predecessor was given.
-            self.words[group_id, after.generation] = Word(after.leader or "", {**said, **known})
+            self.words[group_id, after.generation] = LeaderAssignment(
+                after.leader or "", {**said, **known}
+            )
 
     def see_offsets(
         self,
@@ -213,7 +217,7 @@ def check_group_history(history: GroupHistory, truth: GroupTruth) -> list[str]:
     ]
 
 
-def check_single_owner(given: Iterable[Given], truth: GroupTruth) -> list[str]:
+def check_single_owner(given: Iterable[HeardAssignment], truth: GroupTruth) -> list[str]:
     """P1: in one generation nobody was given what somebody else was given."""
     owners: dict[tuple[str, int, int, Place], set[str]] = defaultdict(set)
     for one in given:
@@ -276,7 +280,7 @@ def check_alive(history: GroupHistory, truth: GroupTruth) -> list[str]:
 def _was_in(
     truth: GroupTruth, group: str, member: str, generation: int, start_s: float, end_s: float
 ) -> bool:
-    def overlaps(stay: Stay) -> bool:
+    def overlaps(stay: MembershipSpan) -> bool:
         return stay.start_s <= end_s and stay.end_s >= start_s
 
     return any(

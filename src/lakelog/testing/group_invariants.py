@@ -10,16 +10,16 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 
 from lakelog.groups.events import (
-    Beat,
     CommitOffsets,
+    ConsumerHeartbeat,
     DeleteGroup,
     DeleteOffsets,
     Expire,
     ExpireOffsets,
     GroupEvent,
+    GroupEventResult,
     GroupOutcome,
     Join,
-    Judged,
     Leave,
     TargetAssignment,
     TimerExpired,
@@ -171,16 +171,16 @@ def _expelled(before: Group | None, event: GroupEvent, after: Group | None) -> l
                 for name in wrong
                 if name not in named and members[name].instance_id not in instances
             ]
-        case Beat(member_epoch=epoch, member_id=name) if epoch < 0:
+        case ConsumerHeartbeat(member_epoch=epoch, member_id=name) if epoch < 0:
             wrong = [one for one in wrong if one != name]
-        case Join() | Beat():
+        case Join() | ConsumerHeartbeat():
             wrong = [one for one in wrong if not _is_succeeded(members[one], event)]
         case _:
             pass
     return [f"K4 {list(wrong)} went by {event}"] if wrong else []
 
 
-def _is_succeeded(member: Member, event: Join | Beat) -> bool:
+def _is_succeeded(member: Member, event: Join | ConsumerHeartbeat) -> bool:
     """Whether a static member goes on under another id, or a member itself found no room."""
     if event.instance_id is not None and member.instance_id == event.instance_id:
         return True
@@ -214,12 +214,12 @@ def _released(before: ConsumerGroup, event: GroupEvent, after: ConsumerGroup) ->
         lost = held(member) - held(left)
         if not lost:
             continue
-        own = isinstance(event, Beat) and event.member_id == name
-        away = own and isinstance(event, Beat) and event.member_epoch < 0
-        said = isinstance(event, Beat) and event.owned is not None
+        own = isinstance(event, ConsumerHeartbeat) and event.member_id == name
+        away = own and isinstance(event, ConsumerHeartbeat) and event.member_epoch < 0
+        said = isinstance(event, ConsumerHeartbeat) and event.owned is not None
         kept = {
             (topic, partition)
-            for topic, partitions in (isinstance(event, Beat) and event.owned) or ()
+            for topic, partitions in (isinstance(event, ConsumerHeartbeat) and event.owned) or ()
             for partition in partitions
         }
         if not away and not (own and said and not lost & kept):
@@ -228,7 +228,7 @@ def _released(before: ConsumerGroup, event: GroupEvent, after: ConsumerGroup) ->
 
 
 def _commit(before: Group | None, event: CommitOffsets, outcome: GroupOutcome) -> list[str]:
-    is_taken = outcome == Judged(ErrorCode.NONE)
+    is_taken = outcome == GroupEventResult(ErrorCode.NONE)
     if is_taken == _may_commit(before, event):
         return []
     word = "taken" if is_taken else "refused"
@@ -273,7 +273,7 @@ def check_offsets(
     changed = {place for place in {**before, **after} if before.get(place) != after.get(place)}
     allowed: set[Place] = set()
     match event:
-        case CommitOffsets() if outcome == Judged(ErrorCode.NONE):
+        case CommitOffsets() if outcome == GroupEventResult(ErrorCode.NONE):
             allowed = {(topic, partition) for topic, partition, *_ in event.offsets}
         case DeleteOffsets():
             allowed = {(topic, partition) for topic, _, partition in event.partitions}

@@ -23,7 +23,7 @@ from lakelog.streams.table import NONE, StreamFacts
 from lakelog.wal.ids import object_key, parse_object_key, wal_id_time_ms
 
 
-class Ending(Enum):
+class OperationOutcome(Enum):
     """How an operation ended for its client."""
 
     OK = "ok"
@@ -48,14 +48,14 @@ class Sent:
     values: tuple[str, ...]
     invoked_s: float
     returned_s: float
-    ending: Ending
+    ending: OperationOutcome
     base_offset: int = -1
     once: bool = True
     ordered: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class HeardRead:
     """One answer to a read: records, or none, and the marks it came with.
 
     `connection` changes whenever the client connects anew. `proved` says that the answer claims
@@ -79,7 +79,7 @@ class History:
     """Everything that was sent and seen, in the order it returned."""
 
     sent: list[Sent] = field(default_factory=list)
-    seen: list[Seen] = field(default_factory=list)
+    seen: list[HeardRead] = field(default_factory=list)
     final: dict[int, tuple[tuple[int, str], ...]] = field(default_factory=dict)
     """Per stream, all that a fresh client reads at the end, from the log start to the head."""
     log_starts: dict[int, int] = field(default_factory=dict)
@@ -246,7 +246,7 @@ def check_acknowledged(history: History) -> list[str]:
     """L1: what was acknowledged is read at its offset, unless it was trimmed."""
     bad = []
     for sent in history.sent:
-        if sent.ending is not Ending.OK or sent.stream not in history.final:
+        if sent.ending is not OperationOutcome.OK or sent.stream not in history.final:
             continue
         found = dict(history.final[sent.stream])
         for number, value in enumerate(sent.values):
@@ -264,7 +264,7 @@ def check_phantoms(history: History) -> list[str]:
         origin = sent.get(value)
         if origin is None or origin.stream != stream:
             bad.append(f"L2 {stream}/{offset}: nobody sent {value} there")
-        elif origin.ending is Ending.FAILED:
+        elif origin.ending is OperationOutcome.FAILED:
             bad.append(f"L2 {stream}/{offset}: {value} failed and is there")
     return bad
 
@@ -275,7 +275,7 @@ def check_one_value(history: History) -> list[str]:
     for stream, offset, value in _visible(history):
         values[stream, offset].add(value)
     for sent in history.sent:
-        if sent.ending is Ending.OK:
+        if sent.ending is OperationOutcome.OK:
             for number, value in enumerate(sent.values):
                 values[sent.stream, sent.base_offset + number].add(value)
     return [
@@ -290,7 +290,7 @@ def check_order(history: History) -> list[str]:
     last: dict[tuple[str, int], tuple[int, int]] = {}
     bad = []
     for sent in sorted(history.sent, key=lambda one: (one.client, one.stream, one.number)):
-        if sent.ending is not Ending.OK or not sent.ordered:
+        if sent.ending is not OperationOutcome.OK or not sent.ordered:
             continue
         key = sent.client, sent.stream
         if key in last and sent.base_offset <= last[key][1]:
@@ -302,7 +302,7 @@ def check_order(history: History) -> list[str]:
 def check_read_your_writes(history: History) -> list[str]:
     """L7: an answer that claims to be current knows everything acknowledged before the question."""
     bad = []
-    acknowledged = [one for one in history.sent if one.ending is Ending.OK]
+    acknowledged = [one for one in history.sent if one.ending is OperationOutcome.OK]
     for seen in history.seen:
         if not seen.proved:
             continue

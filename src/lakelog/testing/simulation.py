@@ -143,9 +143,9 @@ class SimLoop(asyncio.SelectorEventLoop):
         """The hash of everything noted so far."""
         return self._trace.hexdigest()[:16]
 
-    def dice(self, actor: str) -> "Dice":
+    def dice(self, actor: str) -> "SimEntropy":
         """The actor's own source of chance."""
-        return Dice(f"{self.seed}/{actor}")
+        return SimEntropy(f"{self.seed}/{actor}")
 
     def create_future(self) -> asyncio.Future[Any]:
         """A future that hashes by birth order."""
@@ -278,7 +278,7 @@ def simulate(main: Callable[[SimLoop], Coroutine[Any, Any, T]], *, seed: int) ->
         loop.close()
 
 
-class Dice:
+class SimEntropy:
     """Chance for simulations: every actor throws its own."""
 
     def __init__(self, seed: str) -> None:

@@ -13,8 +13,8 @@ from lakelog.catalog.port import CatalogLimits, TableName, Tables
 from lakelog.catalog.tables import builtin_tables, external_tables
 from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.domain.checkpoint import decode_manifest
+from lakelog.domain.checkpoint_store import CheckpointStore
 from lakelog.domain.replica import Identity, Replica
-from lakelog.domain.vault import Vault
 from lakelog.index.ports import IndexedTopic, LogIndex
 from lakelog.log.log import Log
 from lakelog.log.options import LogOptions
@@ -59,7 +59,7 @@ class SweepPlace(Place):
     """A place whose every deletion is watched."""
 
     guard: GuardedObjects = None  # type: ignore[assignment]  # a field without default cannot follow
-    vault: Vault = None  # type: ignore[assignment]  # as above
+    checkpoints: CheckpointStore = None  # type: ignore[assignment]  # as above
     later: Ahead = None  # type: ignore[assignment]  # as above
 
     def files_sweeper(
@@ -100,15 +100,15 @@ class SweepPlace(Place):
             name = TableName(NAMESPACE, view.name)
             await self.tables.drop(name, topic_id=view.topic_id.hex())
 
-    async def checkpoints(self) -> Collection[str]:
+    async def checkpoint_keys(self) -> Collection[str]:
         """The objects of the domain's kept checkpoints, as its pointer and their manifests say."""
-        pointer = await self.vault.pointer()
+        pointer = await self.checkpoints.pointer()
         found = set()
         for kept in () if pointer is None else pointer.kept:
-            key = self.vault._manifest_key(kept)
+            key = self.checkpoints._manifest_key(kept)
             manifest = decode_manifest(await self.guard.inner.get(key))
             pages = (*manifest.pages, *manifest.group_pages)
-            found |= {key, *(self.vault._page_key(page) for page in pages)}
+            found |= {key, *(self.checkpoints._page_key(page) for page in pages)}
         return found
 
 
@@ -165,13 +165,13 @@ async def guarded_place(
     async with _stores(folder) as (world, guard):
         node = await _node(world)
         tables, plain = (_tables(world, one, catalog) for one in (guard, guard.inner))
-        vault = Vault(world.store, guard, domain=0, options=OPTIONS)
-        place = SweepPlace(world, node, tables, guard=guard, vault=vault, later=Ahead())
+        checkpoints = CheckpointStore(world.store, guard, domain=0, options=OPTIONS)
+        place = SweepPlace(world, node, tables, guard=guard, checkpoints=checkpoints, later=Ahead())
         guard.witnesses = {
             "an index entry": entries_of_replica(node.replica),
             "a live snapshot": live_snapshots(plain, NAMESPACE),
             "an open task": open_tasks(world.store),
-            "a checkpoint": place.checkpoints,
+            "a checkpoint": place.checkpoint_keys,
         }
         try:
             yield place

@@ -68,11 +68,11 @@ async def swept(place: SweepPlace) -> set[str]:
 
 async def saved(place: SweepPlace) -> None:
     """The broker has no checkpoint under way: a put that is cancelled may land after its end."""
-    seen = await place.vault.pointer()
+    seen = await place.checkpoints.pointer()
     unchanged = 0
     while unchanged < 5:
         await asyncio.sleep(0.05)
-        before, seen = seen, await place.vault.pointer()
+        before, seen = seen, await place.checkpoints.pointer()
         unchanged = unchanged + 1 if seen == before else 0
 
 
@@ -84,7 +84,7 @@ async def tidied(place: SweepPlace) -> set[str]:
     await saved(place)
     await place.world.close()
     place.world.nodes.clear()
-    await place.vault.tidy(now_ms=place.later.now_ms() + DAYS_MS)
+    await place.checkpoints.tidy(now_ms=place.later.now_ms() + DAYS_MS)
     kept = await place.guard.keys() - set(await place.guard.named())
     return {key for key in kept if not key.startswith("milestone/")}  # one of each broker, for ever
 

@@ -17,7 +17,7 @@ from lakelog.clock import Clock, Entropy, Tasks
 from lakelog.domain.events import Commit, Kind, decode_event, encode_event
 from lakelog.lake.write.commit_client import PlacedObject, WriteStore
 from lakelog.lake.write.record_batches import StreamBatch
-from lakelog.log.buffer import Gathering, seal
+from lakelog.log.buffer import ObjectBuffer, seal
 from lakelog.log.options import LogOptions
 from lakelog.model.failures import Failure, OutcomeUnknown, Unavailable
 from lakelog.model.ids import DomainId
@@ -56,7 +56,7 @@ class ObjectWriter:
         self._entropy = entropy
         self._options = options or ObjectOptions()
         self._ahead_ms = max(0, place.id_time_ms_min - clock.now_ms())
-        self._open: dict[int, Gathering] = {}
+        self._open: dict[int, ObjectBuffer] = {}
         self._room = asyncio.Semaphore(self._options.puts_max)
         self._tasks = Tasks()
         self._begun: list[PlacedObject] = []
@@ -65,7 +65,7 @@ class ObjectWriter:
     async def add(self, batches: Iterable[StreamBatch]) -> None:
         """Take in these batches; raises what became of an earlier put."""
         for domain, stream, batch in batches:
-            gathered = self._open.setdefault(domain, Gathering())
+            gathered = self._open.setdefault(domain, ObjectBuffer())
             gathered.streams.append(stream)
             gathered.batches.append(batch)
             gathered.size_bytes += len(batch.data)

@@ -17,11 +17,11 @@ from tests.profiles import examples
 
 from lakelog.domain import pages as pages_module
 from lakelog.domain.checkpoint import digest
+from lakelog.domain.checkpoint_store import CheckpointPointer, CheckpointStore, Diverged
 from lakelog.domain.envelope import DomainRecord, Stamp, encode_record
 from lakelog.domain.events import Barrier, Drop, ExpireProducers, Horizon
 from lakelog.domain.options import DomainOptions
 from lakelog.domain.state import DomainState
-from lakelog.domain.vault import CheckpointPointer, Diverged, Vault
 from lakelog.meta import keys
 from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.model.failures import Corrupt
@@ -46,7 +46,7 @@ class StillClock:
 
 
 class Place:
-    """The stores of one domain, and vaults of as many brokers as wanted."""
+    """The stores of one domain, and checkpoint stores of as many brokers as wanted."""
 
     def __init__(self) -> None:
         self.clock = StillClock()
@@ -54,8 +54,8 @@ class Place:
         self.objects = MemoryObjectStore(self.clock)
         self.log = self.store.log(keys.domain_log(0))
 
-    def vault(self) -> Vault:
-        return Vault(self.store, self.objects, domain=0, options=DomainOptions())
+    def checkpoints(self) -> CheckpointStore:
+        return CheckpointStore(self.store, self.objects, domain=0, options=DomainOptions())
 
     async def pointer(self) -> CheckpointPointer:
         found = await self.store.get(keys.checkpoint(0))
@@ -78,18 +78,18 @@ def test_a_checkpoint_of_changed_pages_is_the_checkpoint_of_the_whole_state(
 ) -> None:
     async def main() -> None:
         place = Place()
-        vault = place.vault()
+        checkpoints = place.checkpoints()
         pair = Pair(producers_max=100)
         for number, step in enumerate(script):
             before = pair.state.position
             pair.step(step)
             if number % 2 or pair.state.position == before:
                 continue
-            await vault.save(pair.state.frozen())
+            await checkpoints.save(pair.state.frozen())
             (newest, *_) = (await place.pointer()).kept
             assert newest.position == pair.state.position
             assert newest.digest == digest(checkpoint_of(pair.state)[0])
-            loaded = await place.vault().load()
+            loaded = await place.checkpoints().load()
             assert loaded is not None
             assert dump_state(loaded) == dump_state(pair.state)
 
@@ -100,13 +100,13 @@ def test_a_checkpoint_of_changed_pages_is_the_checkpoint_of_the_whole_state(
 
 
 def test_without_a_pointer_there_is_nothing_to_load() -> None:
-    assert asyncio.run(Place().vault().load()) is None
+    assert asyncio.run(Place().checkpoints().load()) is None
 
 
 def test_the_pointer_never_moves_back() -> None:
     async def main() -> None:
         place, domain = Place(), Domain(1, 70)
-        slow, quick = place.vault(), place.vault()
+        slow, quick = place.checkpoints(), place.checkpoints()
         older, newer = moved(domain), moved(domain)
         await quick.save(newer)
         await slow.save(older)
@@ -120,11 +120,11 @@ def test_a_pointer_that_moved_while_the_pages_were_written_stays() -> None:
     async def main() -> None:
         place, domain = Place(), Domain(1, 70)
         older, newer = moved(domain), moved(domain)
-        slow, gate = place.vault(), Gate(place.objects)
+        slow, gate = place.checkpoints(), Gate(place.objects)
         slow._objects = gate
         saving = asyncio.gather(slow.save(older))
         await gate.reached.wait()
-        await place.vault().save(newer)
+        await place.checkpoints().save(newer)
         gate.opened.set()
         await saving
         kept = (await place.pointer()).kept
@@ -137,14 +137,14 @@ def test_a_pointer_that_moved_while_the_pages_were_written_stays() -> None:
 def test_a_page_is_written_again_when_something_went_from_it(what: str) -> None:
     async def main() -> None:
         place, domain = Place(), Domain(1, 2)
-        vault = place.vault()
+        checkpoints = place.checkpoints()
         domain.commit(B(1), idempotent(2, 0))
-        await vault.save(domain.state.frozen())
+        await checkpoints.save(domain.state.frozen())
         if what == "drop":
             domain.add(Drop(np.array([2], dtype=np.int64)))
         else:
             domain.add(Horizon(9_000), ExpireProducers(9_000))
-        await vault.save(domain.state.frozen())
+        await checkpoints.save(domain.state.frozen())
         newest = (await place.pointer()).kept[0]
         assert newest.digest == digest(checkpoint_of(domain.state)[0])
 
@@ -154,11 +154,11 @@ def test_a_page_is_written_again_when_something_went_from_it(what: str) -> None:
 def test_a_page_that_did_not_change_is_not_written_again() -> None:
     async def main() -> None:
         place, domain = Place(), Domain(1, 70)
-        vault = place.vault()
-        await vault.save(moved(domain))
+        checkpoints = place.checkpoints()
+        await checkpoints.save(moved(domain))
         before = set(await place.keys(".page"))
         domain.commit(B(70))
-        await vault.save(domain.state.frozen())
+        await checkpoints.save(domain.state.frozen())
         assert len(set(await place.keys(".page")) - before) == 1
 
     asyncio.run(main())
@@ -170,9 +170,9 @@ def test_two_states_at_one_position_are_a_divergence() -> None:
         mine, other = Domain(1), Domain(1)
         mine.commit(B(1, 2))
         other.commit(B(1, 3))
-        await place.vault().save(other.state.frozen())
+        await place.checkpoints().save(other.state.frozen())
         with pytest.raises(Diverged):
-            await place.vault().save(mine.state.frozen())
+            await place.checkpoints().save(mine.state.frozen())
 
     asyncio.run(main())
 
@@ -181,8 +181,8 @@ def test_the_same_state_at_one_position_is_fine() -> None:
     async def main() -> None:
         place, domain = Place(), Domain(1)
         domain.commit(B(1, 2))
-        await place.vault().save(domain.state.frozen())
-        await place.vault().save(domain.state.frozen())
+        await place.checkpoints().save(domain.state.frozen())
+        await place.checkpoints().save(domain.state.frozen())
         assert len((await place.pointer()).kept) == 1
 
     asyncio.run(main())
@@ -193,14 +193,14 @@ def test_a_damaged_newest_checkpoint_is_passed_over_for_an_older_one(part: str) 
     async def main() -> None:
         place, domain = Place(), Domain(1)
         older = moved_one(domain)
-        await place.vault().save(older)
+        await place.checkpoints().save(older)
         known = set(await place.keys(part))
-        await place.vault().save(moved_one(domain))
+        await place.checkpoints().save(moved_one(domain))
         (fresh,) = set(await place.keys(part)) - known
         content = bytearray(await place.objects.get(fresh))
         content[len(content) // 2] ^= 1
         await place.objects.put(fresh, [bytes(content)])
-        loaded = await place.vault().load()
+        loaded = await place.checkpoints().load()
         assert loaded is not None
         assert dump_state(loaded) == dump_state(older)
 
@@ -215,10 +215,10 @@ def moved_one(domain: Domain) -> DomainState:
 def test_when_no_checkpoint_can_be_read_the_domain_does_not_begin_anew() -> None:
     async def main() -> None:
         place, domain = Place(), Domain(1)
-        await place.vault().save(moved_one(domain))
+        await place.checkpoints().save(moved_one(domain))
         await place.objects.delete(await place.keys("checkpoint"))
         with pytest.raises(Corrupt):
-            await place.vault().load()
+            await place.checkpoints().load()
 
     asyncio.run(main())
 
@@ -228,7 +228,7 @@ def test_tidying_trims_to_the_oldest_kept_and_archives_what_goes() -> None:
 
     async def main() -> None:
         place, domain = Place(), Domain(1)
-        vault = place.vault()
+        checkpoints = place.checkpoints()
         record = encode_record(DomainRecord("a", Stamp(1, 1), 1, (Barrier(),)))
         positions = []
         for _ in range(5):
@@ -236,8 +236,8 @@ def test_tidying_trims_to_the_oldest_kept_and_archives_what_goes() -> None:
             positions.append(frozen.position)
             while (await place.log.read(after=0)).end < frozen.position:
                 await place.log.append(record)
-            await vault.save(frozen)
-            await vault.tidy(now_ms=place.clock.now_ms())
+            await checkpoints.save(frozen)
+            await checkpoints.tidy(now_ms=place.clock.now_ms())
         oldest = positions[-3]
         assert [one.position for one in (await place.pointer()).kept] == positions[:1:-1]
         assert (await place.log.read(after=0)).start == oldest + 1
@@ -254,16 +254,16 @@ def test_tidying_trims_to_the_oldest_kept_and_archives_what_goes() -> None:
 def test_pages_of_checkpoints_no_longer_kept_go_after_a_grace() -> None:
     async def main() -> None:
         place, domain = Place(), Domain(1)
-        vault = place.vault()
+        checkpoints = place.checkpoints()
         for _ in range(5):
-            await vault.save(moved_one(domain))
-        await vault.tidy(now_ms=place.clock.now_ms())
+            await checkpoints.save(moved_one(domain))
+        await checkpoints.tidy(now_ms=place.clock.now_ms())
         assert len(await place.keys(".manifest")) == 5
         place.clock.time_ms += 2 * HOUR_MS
-        await vault.tidy(now_ms=place.clock.now_ms())
+        await checkpoints.tidy(now_ms=place.clock.now_ms())
         assert len(await place.keys(".manifest")) == 3
         assert len(await place.keys(".page")) == 3
-        assert await place.vault().load() is not None
+        assert await place.checkpoints().load() is not None
 
     asyncio.run(main())
 
@@ -273,7 +273,7 @@ def test_a_save_that_ends_after_a_reload_does_not_bring_old_pages_back() -> None
 
     async def main() -> None:
         place, domain = Place(), Domain(1, 70)
-        slow, other = place.vault(), place.vault()
+        slow, other = place.checkpoints(), place.checkpoints()
         older = moved(domain)
         gate = Gate(place.objects)
         slow._objects = gate
@@ -328,17 +328,17 @@ class Rotting(MemoryObjectStore):
 def test_rule_14_what_reads_back_differently_is_not_pointed_to(part: str) -> None:
     async def main() -> None:
         place, domain = Place(), Domain(1, 70)
-        vault = place.vault()
-        await vault.save(moved(domain))
+        checkpoints = place.checkpoints()
+        await checkpoints.save(moved(domain))
         before = await place.pointer()
-        vault._objects = Rotting(place.objects, part)
+        checkpoints._objects = Rotting(place.objects, part)
         with pytest.raises(Corrupt, match=part):
-            await vault.save(moved(domain))
+            await checkpoints.save(moved(domain))
         assert await place.pointer() == before
-        vault._objects = place.objects
+        checkpoints._objects = place.objects
         state = moved(domain)
-        await vault.save(state)
-        loaded = await place.vault().load()
+        await checkpoints.save(state)
+        loaded = await place.checkpoints().load()
         assert loaded is not None
         assert dump_state(loaded) == dump_state(state)
 
@@ -348,15 +348,15 @@ def test_rule_14_what_reads_back_differently_is_not_pointed_to(part: str) -> Non
 def test_rule_14_an_archive_that_reads_back_differently_keeps_its_records_in_the_log() -> None:
     async def main() -> None:
         place, domain = Place(), Domain(1, 70)
-        vault = place.vault()
+        checkpoints = place.checkpoints()
         for number in range(6):
             record = DomainRecord("a", Stamp(1, number + 1), 1, (Barrier(),))
             await place.log.append(encode_record(record))
         for _ in range(DomainOptions().checkpoints_kept):
-            await vault.save(moved(domain))
-        vault._objects = Rotting(place.objects, "archive/")
+            await checkpoints.save(moved(domain))
+        checkpoints._objects = Rotting(place.objects, "archive/")
         with pytest.raises(Corrupt, match="archive/"):
-            await vault.tidy(now_ms=place.clock.now_ms())
+            await checkpoints.tidy(now_ms=place.clock.now_ms())
         assert (await place.log.read(after=0)).start == 1
 
     asyncio.run(main())

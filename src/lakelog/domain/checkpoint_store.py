@@ -57,7 +57,7 @@ class Diverged(Corrupt):
     """Two replicas made different states of the same log: one of them must stop serving (C7)."""
 
 
-class Hole(Unavailable):
+class LogGap(Unavailable):
     """Records between those applied and the log's next one were trimmed: reload (A1)."""
 
 
@@ -101,7 +101,7 @@ class CheckpointTimer:
                 return frozen
 
 
-class Vault:
+class CheckpointStore:
     """The checkpoints of one domain."""
 
     def __init__(
