@@ -34,7 +34,7 @@ from bench.results import OURS, Metric, Sample, percentiles_ms
 from lakelog.catalog.port import Advance, DataFileFacts, TableDefinition, TableName
 from lakelog.catalog.tables import builtin_tables
 from lakelog.clock import SystemClock, SystemEntropy
-from lakelog.config.load import open_metadata, open_objects
+from lakelog.config.stores import open_metadata, open_objects
 
 NAME = "b7"
 PARTITIONS = 4

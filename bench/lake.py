@@ -22,7 +22,7 @@ from bench.ours import start_ours
 from lakelog.catalog.port import Tables
 from lakelog.catalog.tables import builtin_tables
 from lakelog.clock import SystemClock, SystemEntropy
-from lakelog.config.load import open_metadata, open_objects
+from lakelog.config.stores import open_metadata, open_objects
 from lakelog.index.remote_index import RemoteIndex
 from lakelog.meta import keys
 from lakelog.meta.port import MetadataStore

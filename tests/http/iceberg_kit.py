@@ -19,7 +19,7 @@ from lakelog.catalog.create import TableCreation
 from lakelog.catalog.port import Advance, DataFileFacts, TableDefinition, TableName
 from lakelog.catalog.tables import builtin_tables
 from lakelog.clock import SystemClock, SystemEntropy
-from lakelog.config.load import open_metadata, open_objects
+from lakelog.config.stores import open_metadata, open_objects
 from lakelog.http.iceberg_messages import VendOptions
 from lakelog.http.iceberg_routes import IcebergPages, iceberg_routes, open_iceberg
 from lakelog.http.service import serve

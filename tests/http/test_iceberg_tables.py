@@ -8,12 +8,12 @@ from pathlib import Path
 from tests.http.iceberg_kit import Stores, small
 
 from lakelog.clock import SystemClock, SystemEntropy
-from lakelog.config.load import open_metadata, open_objects
+from lakelog.config.stores import open_metadata, open_objects
 
 READING = """
 import asyncio, sys
 from lakelog.clock import SystemClock, SystemEntropy
-from lakelog.config.load import open_metadata, open_objects
+from lakelog.config.stores import open_metadata, open_objects
 from lakelog.http.iceberg_routes import iceberg_routes, open_iceberg
 
 async def asked(routes, method, path, query=b"", body=b""):

@@ -13,8 +13,9 @@ from confluent_kafka import Producer
 from lakelog.catalog.tables import builtin_tables
 from lakelog.cli.compose import RunningBroker, embedded_broker
 from lakelog.clock import SystemClock, SystemEntropy
-from lakelog.config.load import load, open_metadata, open_objects
+from lakelog.config.load import load
 from lakelog.config.options import Options
+from lakelog.config.stores import open_metadata, open_objects
 from lakelog.index.ports import IndexedTopic, PinnedRange
 from lakelog.index.remote_index import RemoteIndex
 from lakelog.lake.read.http_index import HttpIndex

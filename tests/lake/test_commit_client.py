@@ -19,7 +19,7 @@ from tests.log.world import batch
 
 from lakelog.broker.call import Broker
 from lakelog.clock import SystemClock, SystemEntropy
-from lakelog.config.load import open_objects
+from lakelog.config.stores import open_objects
 from lakelog.domain.events import encode_event
 from lakelog.index.http_client import CallLimits
 from lakelog.index.http_server import write_routes

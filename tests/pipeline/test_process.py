@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from lakelog.clock import SystemClock
-from lakelog.config.load import load, open_metadata
+from lakelog.config.load import load
 from lakelog.config.options import Options
+from lakelog.config.stores import open_metadata
 from lakelog.meta import keys
 from lakelog.model.failures import Corrupt, Refused
 from lakelog.pipeline.process import _cluster, _workers_url, check_stores, spark_options

@@ -33,7 +33,7 @@ from tests.spark.kinds import configure, reader
 import lakelog
 from lakelog.catalog.tables import builtin_tables
 from lakelog.clock import SystemClock, SystemEntropy
-from lakelog.config.load import open_metadata, open_objects
+from lakelog.config.stores import open_metadata, open_objects
 from lakelog.index.remote_index import RemoteIndex
 from lakelog.lake.read.read_request import PartitionName, arrow_schema, default_columns
 from lakelog.model.failures import Failure

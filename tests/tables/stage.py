@@ -8,7 +8,7 @@ from lakelog.catalog.history import SnapshotHistory
 from lakelog.catalog.port import CatalogLimits, Tables
 from lakelog.catalog.tables import builtin_tables, external_tables
 from lakelog.clock import Clock, SystemClock, SystemEntropy
-from lakelog.config.load import open_metadata, open_objects
+from lakelog.config.stores import open_metadata, open_objects
 from lakelog.index.http_client import brokers_at
 from lakelog.index.remote_index import RemoteIndex
 from lakelog.meta import keys

@@ -20,8 +20,8 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from lakelog.broker.call import BrokerOptions
 from lakelog.clock import SystemClock, SystemEntropy, Tasks
-from lakelog.config.load import open_metadata, open_objects
 from lakelog.config.options import HTTP_LISTEN, Options
+from lakelog.config.stores import open_metadata, open_objects
 from lakelog.server.node import Node, NodeEnvironment, NodeOptions
 from lakelog.server.options import Address, bind, refusal
 from lakelog.telemetry import event

@@ -27,8 +27,8 @@ from lakelog.clock import (
     Tasks,
     agreed_now_ms,
 )
-from lakelog.config.load import open_metadata, open_objects
 from lakelog.config.options import Options
+from lakelog.config.stores import open_metadata, open_objects
 from lakelog.index.http_client import brokers_at
 from lakelog.index.ports import LogIndex
 from lakelog.index.remote_index import RemoteIndex

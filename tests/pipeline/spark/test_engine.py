@@ -11,7 +11,7 @@ from tests.pipeline.spark.conftest import Stage
 from tests.pipeline.spark.processes import busy, until, workers
 
 from lakelog.clock import SystemClock, SystemEntropy
-from lakelog.config.load import open_objects
+from lakelog.config.stores import open_objects
 from lakelog.model.failures import Unavailable
 from lakelog.pipeline.files.file_task import (
     FileAnswer,

@@ -7,7 +7,7 @@ from tests.pipeline.maintenance.cleaning_world import RETENTION_MS, CompactedStr
 from tests.pipeline.spark.conftest import Stage
 
 from lakelog.clock import SystemClock, SystemEntropy
-from lakelog.config.load import open_objects
+from lakelog.config.stores import open_objects
 from lakelog.pipeline.files.file_task import FileFailure, Trouble
 from lakelog.pipeline.maintenance.key_scan import scan
 from lakelog.pipeline.spark.executor_job import StoreAddress

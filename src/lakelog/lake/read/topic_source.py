@@ -14,9 +14,10 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from lakelog.clock import SystemClock, SystemEntropy
-from lakelog.config.load import load, open_metadata, open_objects
+from lakelog.config.load import load
 from lakelog.config.named_options import ClusterOptions
 from lakelog.config.options import Options
+from lakelog.config.stores import open_metadata, open_objects
 from lakelog.index.entries import LocatedRange
 from lakelog.index.ports import Bounds, PinnedRange, ReadIndex
 from lakelog.lake.read.http_index import HttpIndex

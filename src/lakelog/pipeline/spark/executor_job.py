@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from lakelog import __version__
 from lakelog.clock import SystemClock, SystemEntropy
-from lakelog.config.load import open_objects
+from lakelog.config.stores import open_objects
 from lakelog.model.failures import Failure
 from lakelog.objects.port import ObjectStore
 from lakelog.pipeline.files.file_task import FileAnswer, FileFailure, FileTask, Trouble
