@@ -63,10 +63,14 @@ def test_the_file_map_is_what_the_docstrings_say() -> None:
 
 def test_the_words_of_the_glossary_are_used_in_the_code() -> None:
     text = " ".join(path.read_text().lower() for path in sorted(PACKAGE.rglob("*.py")))
-    words = re.findall(r"^### (.+)$", (DOCS / "glossary.md").read_text(), re.MULTILINE)
+    words = glossary_words()
     assert words == sorted(words, key=str.lower)
     unused = [word for word in words if not re.search(pattern(word), text)]
     assert not unused
+
+
+def glossary_words() -> list[str]:
+    return re.findall(r"^- \*\*(.+?)\*\*: ", (DOCS / "glossary.md").read_text(), re.MULTILINE)
 
 
 def pattern(word: str) -> str:
