@@ -1,8 +1,9 @@
 """Write the file map: every module below `src/lakelog/` with the first sentence of its docstring.
 
-Run `python -m scripts.file_map` after a module came, went or changed its first sentence; the pages
-are checked in, and a test compares them with what this script writes. Packages stand in the order
-of the layers, from the bottom up, as the import contract in `pyproject.toml` has them.
+Run `python -m scripts.file_map` after a module came, went or changed its first sentence; the page
+is checked in, and a test compares it with what this script writes. Packages stand in the order of
+the layers, from the bottom up, as the import contract in `pyproject.toml` has them. The handlers of
+`broker/` share one row: each is named like its API.
 """
 
 import ast
@@ -13,16 +14,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "lakelog"
-DOCS = ROOT / "docs"
-PAGES = {"file-map": "model", "file-map-log": "log", "file-map-top": "config"}
-"""Each page, and the first layer on it that holds this package."""
+PAGE = ROOT / "docs" / "file-map.md"
 
-HEAD = """# File map{title}
+HEAD = """# File map
 
 Every module below `src/lakelog/`, by package from the bottom layer up, with the first sentence of
 its docstring. A package's own docstring says who does what in it. Written by
-`scripts/file_map.py`; a test sees to it that nothing is missing.{links}
-"""
+`scripts/file_map.py`; a test sees to it that nothing is missing.
+
+| | |
+|---|---|"""
 
 
 def layers() -> list[list[str]]:
@@ -40,6 +41,11 @@ def first_sentence(path: Path) -> str:
     return (paragraph if end < 0 else paragraph[: end + 1]).replace("|", r"\|")
 
 
+def is_handler(path: Path) -> bool:
+    """Whether a module serves an API of Kafka."""
+    return path.parent.name == "broker" and "\nAPI: Final = Endpoint(" in path.read_text()
+
+
 def modules(package: Path) -> Iterator[Path]:
     """The modules of a package and of those inside it, but for the generated messages."""
     for path in sorted(package.rglob("*.py")):
@@ -51,38 +57,28 @@ def section(package: str) -> list[str]:
     """One package: its sentence, and a row for each of its modules."""
     place = PACKAGE / package
     if not place.is_dir():
-        return [f"\n`{package}.py`: {first_sentence(place.with_suffix('.py'))}"]
-    lines = [f"\n## {package}\n", first_sentence(place / "__init__.py"), "", "| | |", "|---|---|"]
-    return lines + [
+        path = place.with_suffix(".py")
+        return [f"| `{path.name}` | {first_sentence(path)} |"]
+    handlers = [path.stem for path in modules(place) if is_handler(path)]
+    rows = [f"| **`{package}/`** | **{first_sentence(place / '__init__.py')}** |"]
+    if handlers:
+        rows.append(f"| an API each | {', '.join(handlers)} |")
+    return rows + [
         f"| `{path.relative_to(PACKAGE).as_posix()}` | {first_sentence(path)} |"
         for path in modules(place)
+        if path.stem not in handlers
     ]
 
 
-def pages() -> dict[str, str]:
-    """The text of every page by its name."""
-    texts: dict[str, list[str]] = {}
-    names = list(PAGES)
-    current = names[0]
-    for layer in layers():
-        current = next((page for page, first in PAGES.items() if first in layer), current)
-        for package in layer:
-            texts.setdefault(current, []).extend(section(package))
-    found = {}
-    for number, name in enumerate(names, start=1):
-        others = [f"[{page}]({page}.md)" for page in names if page != name]
-        links = f"\n\nThe other pages: {', '.join(others)}." if others else ""
-        title = f", page {number}" if len(names) > 1 else ""
-        found[name] = "\n".join([HEAD.format(title=title, links=links).rstrip(), *texts[name], ""])
-    return found
+def page() -> str:
+    """The text of the page."""
+    rows = (row for layer in layers() for package in layer for row in section(package))
+    return "\n".join([HEAD, *rows, ""])
 
 
 def main() -> int:
-    """Write all pages."""
-    for old in DOCS.glob("file-map*.md"):
-        old.unlink()
-    for name, text in pages().items():
-        (DOCS / f"{name}.md").write_text(text)
+    """Write the page."""
+    PAGE.write_text(page())
     return 0
 
 
