@@ -6,15 +6,12 @@ from msgspec import Struct
 
 from lakelog.wire.codec import decode, encode
 from lakelog.wire.lift import lift, lower
-from lakelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from lakelog.wire.messages.fetch import FetchRequest
 from lakelog.wire.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
 from lakelog.wire.messages.heartbeat import HeartbeatRequest
-from lakelog.wire.messages.join_group import JoinGroupRequest
 from lakelog.wire.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
@@ -127,25 +124,6 @@ def test_the_error_of_the_only_group_goes_to_every_partition_in_version_1() -> N
             ),
         ),
     )
-
-
-def test_names_become_topics_to_delete() -> None:
-    lifted = lift(through(DeleteTopicsRequest(topic_names=("a", "b")), 5), 5)
-    assert lifted.topics == (DeleteTopicState("a"), DeleteTopicState("b"))
-    newest = DeleteTopicsRequest(topics=(DeleteTopicState(None, bytes(range(16))),))
-    assert lift(newest, 6) is newest
-
-
-def test_a_replica_is_known_by_its_state_in_every_version() -> None:
-    assert lift(through(FetchRequest(replica_id=7), 14), 14).replica_state.replica_id == 7
-    consumer = through(FetchRequest(), 11)
-    assert lift(consumer, 11) is consumer
-
-
-def test_the_first_join_takes_the_session_as_its_rebalance_timeout() -> None:
-    request = JoinGroupRequest("g", session_timeout_ms=6000)
-    assert lift(through(request, 0), 0).rebalance_timeout_ms == 6000
-    assert lift(through(request, 1), 1).rebalance_timeout_ms == -1
 
 
 def test_what_never_moved_is_left_alone() -> None:

@@ -1,15 +1,9 @@
-"""Old shapes to new and back, so that a handler knows only the newest shape of its API.
+"""Old shapes to new and back, for three APIs in which one became a list.
 
-`lift` runs behind `decode`, `lower` before `encode`. Most fields need neither: one that a version
-lacks reads as its default and is not written. Here is only what moved to another place:
-
-- FindCoordinator (keys from 4 on), LeaveGroup (members from 3 on), OffsetFetch (groups from 8 on),
-  DeleteTopics (topics from 6 on): one became a list.
-- Fetch: the replica id moved into the replica state (15). JoinGroup 0 has no rebalance time-out of
-  its own and takes the session's.
-
-Where names gave way to ids (Fetch, Produce, OffsetCommit, OffsetFetch) both fields stay: which one
-counts is the handler's business.
+`lift` runs in the handler behind `decode`, `lower` before `encode`: so a handler of FindCoordinator
+(keys from 4 on), LeaveGroup (members from 3 on) and OffsetFetch (groups from 8 on) knows only the
+newest shape. Other APIs need neither: a field that a version lacks reads as its default and is not
+written, and what else moved is one line of its handler.
 """
 
 from collections.abc import Callable
@@ -18,10 +12,7 @@ from typing import TypeVar, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from lakelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from lakelog.wire.messages.fetch import FetchReplicaState, FetchRequest
 from lakelog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from lakelog.wire.messages.join_group import JoinGroupRequest
 from lakelog.wire.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
@@ -82,23 +73,6 @@ def _lift_offset_fetch(message: Struct, _version: int) -> Struct:
         )
     group = OffsetFetchRequestGroup(group_id=message.group_id, topics=topics)
     return replace(message, groups=(group,))
-
-
-def _lift_delete_topics(message: Struct, _version: int) -> Struct:
-    assert isinstance(message, DeleteTopicsRequest)
-    return replace(message, topics=tuple(DeleteTopicState(name) for name in message.topic_names))
-
-
-def _lift_fetch(message: Struct, _version: int) -> Struct:
-    assert isinstance(message, FetchRequest)
-    if message.replica_id == message.replica_state.replica_id:
-        return message
-    return replace(message, replica_state=FetchReplicaState(replica_id=message.replica_id))
-
-
-def _lift_join_group(message: Struct, _version: int) -> Struct:
-    assert isinstance(message, JoinGroupRequest)
-    return replace(message, rebalance_timeout_ms=message.session_timeout_ms)
 
 
 def _lower_find_coordinator(message: Struct, _version: int, _request: Struct | None) -> Struct:
@@ -171,10 +145,7 @@ def _failed_topics(
 
 
 LIFTS: dict[type[Struct], tuple[int, Callable[[Struct, int], Struct]]] = {
-    DeleteTopicsRequest: (6, _lift_delete_topics),
-    FetchRequest: (15, _lift_fetch),
     FindCoordinatorRequest: (4, _lift_find_coordinator),
-    JoinGroupRequest: (1, _lift_join_group),
     LeaveGroupRequest: (3, _lift_leave_group),
     OffsetFetchRequest: (8, _lift_offset_fetch),
 }
