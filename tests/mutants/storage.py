@@ -132,10 +132,12 @@ GARBAGE: tuple[Plant, ...] = (
     plant(
         "sweep by a clock that is wrong",
         "log/retention.py",
+        '        """One pass; returns how many objects were deleted."""\n'
         "        now_ms = await agreed_now_ms(\n"
         "            self._clock, self._objects.clock_skew_ms,"
         " skew_max_ms=self._options.clock_skew_max_ms\n"
         "        )\n",
+        '        """One pass; returns how many objects were deleted."""\n'
         "        now_ms: int | None = self._clock.now_ms()\n",
         tests=("tests/log/test_clock_jumps.py",),
         seeds=range(100),
