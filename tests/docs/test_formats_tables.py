@@ -24,8 +24,10 @@ def behind(marker: str) -> Table:
 
 @pytest.mark.parametrize(("name", "table"), marked_tables(PAGE, "struct"))
 def test_the_keys_of_a_record_are_the_fields_of_the_code(name: str, table: Table) -> None:
-    fields = [field.encode_name for field in msgspec.structs.fields(subject(name))]
-    assert [row[0] for row in table] == fields
+    struct = subject(name)
+    tag = struct.__struct_config__.tag_field
+    fields = [field.encode_name for field in msgspec.structs.fields(struct)]
+    assert [row[0] for row in table] == ([tag, *fields] if tag else fields)
 
 
 def test_both_parts_of_a_record_have_a_table() -> None:

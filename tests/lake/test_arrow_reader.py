@@ -153,6 +153,8 @@ def test_topics_are_found_by_pattern_and_by_assignment(broker: Broker) -> None:
 
 
 def test_bad_input_is_named(broker: Broker) -> None:
+    with pytest.raises(TypeError, match="column"):
+        reading.read("t", server=broker.server, column=["key"])  # type: ignore[call-arg]  # no such
     for said, topic, options in (
         ("subscribe names 'nowhere'", "nowhere", {}),
         ("did you mean startingOffsets", "t", {"startingOffset": "x"}),
