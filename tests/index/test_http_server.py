@@ -24,7 +24,7 @@ from lakelog.index.messages import (
     GroupAnswer,
     QuestionPath,
     SnapshotsAnswer,
-    Target,
+    WriteTarget,
     failure_in,
     told,
 )
@@ -133,7 +133,7 @@ class Failing:
     async def place(self) -> ObjectPlace:
         self._fail()
 
-    async def targets(self, names: Sequence[str]) -> Sequence[Target]:
+    async def targets(self, names: Sequence[str]) -> Sequence[WriteTarget]:
         self._fail()
 
     async def commit(

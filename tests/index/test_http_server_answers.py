@@ -155,11 +155,11 @@ def test_a_writer_is_told_targets_and_place_and_commits() -> None:
         (target,) = msgspec.msgpack.decode(body, type=messages.TargetsAnswer).targets
         assert status == 200
         assert (target.topic, target.topic_id) == ("t", bytes(topic.id))
-        assert (target.streams, target.domains) == (topic.streams(), [0, 0])
+        assert (target.streams, target.domains) == (tuple(topic.streams()), (0, 0))
         assert (target.max_message_bytes, target.compression) == (5_000, "producer")
         assert (target.log_append_time, target.is_compacted) == (False, True)
         _, body = await ask(WRITE, "place")
-        place = msgspec.msgpack.decode(body, type=messages.PlaceAnswer)
+        place = msgspec.msgpack.decode(body, type=messages.WriteStore)
         assert (place.url, place.options, place.zone) == (PLACE.url, {"region": "r"}, "z")
         assert place.cluster_id == broker.cluster.cluster_id
 
@@ -170,7 +170,7 @@ def test_a_writer_is_told_targets_and_place_and_commits() -> None:
             status, body = await ask(WRITE, "commit", question)
             (taken,) = msgspec.msgpack.decode(body, type=messages.CommitAnswer).domains
             assert (status, taken.domain, taken.is_new) == (200, 0, is_new)
-            assert taken.offsets == ([(first, 0, 2)] if is_new else [])
+            assert taken.offsets == (((first, 0, 2),) if is_new else ())
         assert head(broker, first) == 2
 
     run(scenario)

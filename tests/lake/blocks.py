@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from lakelog.lake.write.commit_client import WriteTarget
+from lakelog.index.messages import WriteTarget
 from lakelog.lake.write.record_batches import RowFormat, StreamBatch
 from lakelog.lake.write.write_options import RowColumns, checked_columns
 from lakelog.records.columns import RecordColumns, decode_columns

@@ -23,19 +23,23 @@ from lakelog.config.stores import open_objects
 from lakelog.domain.events import encode_event
 from lakelog.index.http_client import CallLimits
 from lakelog.index.http_server import write_routes
-from lakelog.index.messages import WRITE, FailureAnswer, QuestionPath
+from lakelog.index.messages import (
+    WRITE,
+    DomainResult,
+    FailureAnswer,
+    QuestionPath,
+    WriteStore,
+    WriteTarget,
+)
 from lakelog.index.ports import Bounds, StorePlace
 from lakelog.index.write_service import WriteService
 from lakelog.lake.read.http_index import HttpIndex
 from lakelog.lake.write import commit_client as commits_module
 from lakelog.lake.write.commit_client import (
-    DomainResult,
     PlacedObject,
     Transaction,
     TransactionResult,
     WriteClient,
-    WriteStore,
-    WriteTarget,
 )
 from lakelog.log.writes import WrittenDomain as Answered
 from lakelog.model.failures import Failure, OutcomeUnknown, Refused, Unavailable

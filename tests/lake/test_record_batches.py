@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.lake.blocks import Row, decoded, form, read_back, rows_of, target
 
-from lakelog.lake.write.commit_client import WriteTarget
+from lakelog.index.messages import WriteTarget
 from lakelog.lake.write.record_batches import RowFormat, StreamBatch, built_batches, murmur2
 from lakelog.lake.write.write_options import BadRow
 from lakelog.records import kernels

@@ -9,7 +9,8 @@ from tests.lake.blocks import form, rows_of, target
 
 from lakelog.clock import SeededEntropy, SystemClock
 from lakelog.domain.events import Commit, Kind, decode_event
-from lakelog.lake.write.commit_client import PlacedObject, WriteStore
+from lakelog.index.messages import WriteStore
+from lakelog.lake.write.commit_client import PlacedObject
 from lakelog.lake.write.record_batches import StreamBatch, built_batches
 from lakelog.lake.write.wal_objects import ObjectOptions, ObjectWriter, delete_placed
 from lakelog.log.options import LogOptions

@@ -71,7 +71,7 @@ class WritableLog(Protocol):
     async def place(self) -> ObjectPlace:
         """What objects must be called now."""
 
-    async def targets(self, names: Sequence[str]) -> Sequence[messages.Target]:
+    async def targets(self, names: Sequence[str]) -> Sequence[messages.WriteTarget]:
         """What a writer must know of those of these topics that exist."""
 
     async def commit(
@@ -287,9 +287,9 @@ class _Writers:
         names = _question(body, messages.TargetsQuestion).names
         return messages.TargetsAnswer(list(await self.log.targets(names)))
 
-    async def place(self, _: bytes) -> messages.PlaceAnswer:
+    async def place(self, _: bytes) -> messages.WriteStore:
         found = await self.log.place()
-        return messages.PlaceAnswer(
+        return messages.WriteStore(
             await self.log.cluster_id(),
             self.store.url,
             dict(self.store.options),
@@ -305,7 +305,7 @@ class _Writers:
             placed.setdefault(domain, []).append(commit)
         written = await self.log.commit(question.application, question.version, placed)
         return messages.CommitAnswer(
-            [messages.Taken(part.domain, part.is_new, list(part.offsets)) for part in written]
+            [messages.DomainResult(part.domain, part.is_new, part.offsets) for part in written]
         )
 
 

@@ -321,13 +321,18 @@ class TargetsQuestion(Struct, frozen=True):
     names: Annotated[list[str], Meta(max_length=NAMES_PER_QUESTION)]
 
 
-class Target(Struct, frozen=True, array_like=True):
-    """What a writer must know of a topic: its streams by partition, and what a batch must be."""
+class WriteTarget(Struct, frozen=True, array_like=True):
+    """A topic that records can be written to: its streams by partition, and what batches must be.
+
+    `compression` is a codec's name, or "producer" for whichever the writer likes. On a topic with
+    `log_append_time` the batch says so in its attributes, and its greatest timestamp is the time of
+    writing. A compacted topic takes no record without a key.
+    """
 
     topic: str
     topic_id: bytes
-    streams: list[int]
-    domains: list[int]
+    streams: tuple[int, ...]
+    domains: tuple[int, ...]
     max_message_bytes: int
     compression: str
     log_append_time: bool
@@ -337,11 +342,16 @@ class Target(Struct, frozen=True, array_like=True):
 class TargetsAnswer(Struct, frozen=True):
     """Those of the topics that exist."""
 
-    targets: list[Target]
+    targets: list[WriteTarget]
 
 
-class PlaceAnswer(Struct, frozen=True):
-    """Where objects are put and what their ids must be; holds no secret."""
+class WriteStore(Struct, frozen=True):
+    """Where WAL objects are put and what their ids must be; pickles, and holds no secret.
+
+    The time in a WAL id is the writer's clock, and never less than `id_time_ms_min`, whatever that
+    clock says (rule 18). An object that is not committed `object_ttl_ms` after the time in its id
+    never will be.
+    """
 
     cluster_id: str
     url: str
@@ -361,15 +371,18 @@ class CommitQuestion(Struct, frozen=True):
     ]
 
 
-class Taken(Struct, frozen=True, array_like=True):
-    """What became of one domain's part; offsets are (stream, start, end) of what is new."""
+class DomainResult(Struct, frozen=True, array_like=True):
+    """One domain's part of a commit: taken in now, or there before.
+
+    `offsets` are (stream, start, end) of what is new; the same stream may be there several times.
+    """
 
     domain: int
     is_new: bool
-    offsets: list[tuple[int, int, int]]
+    offsets: tuple[tuple[int, int, int], ...] = ()
 
 
 class CommitAnswer(Struct, frozen=True):
     """What became of each domain's part, by domain."""
 
-    domains: list[Taken]
+    domains: list[DomainResult]

@@ -13,7 +13,7 @@ import numpy as np
 from lakelog.broker.metadata import create_missing
 from lakelog.clock import Clock
 from lakelog.domain.events import Commit, Kind, decode_event
-from lakelog.index.messages import Target
+from lakelog.index.messages import WriteTarget
 from lakelog.log.placed import BatchRule
 from lakelog.log.writes import IdempotentWrite, ObjectPlace, WrittenDomain
 from lakelog.model.failures import Corrupt, Refused
@@ -47,7 +47,7 @@ class WriteService:
         """What objects must be called now."""
         return self._log.writes.place(self._log.zone)
 
-    async def targets(self, names: Sequence[str]) -> Sequence[Target]:
+    async def targets(self, names: Sequence[str]) -> Sequence[WriteTarget]:
         """What a writer must know of those of these topics that exist.
 
         A topic that is not there is made, if a producer that asked for it would have it made.
@@ -56,7 +56,7 @@ class WriteService:
         await create_missing(self._broker, list(names))
         wanted = frozenset(names) - INTERNAL_TOPICS
         return [
-            _target(topic, [self._log.domain_of(stream) for stream in topic.streams()])
+            _target(topic, tuple(map(self._log.domain_of, topic.streams())))
             for topic in await self._broker.topics.all()
             if topic.name in wanted
         ]
@@ -95,12 +95,12 @@ class WriteService:
         return rules
 
 
-def _target(topic: Topic, domains: list[int]) -> Target:
+def _target(topic: Topic, domains: tuple[int, ...]) -> WriteTarget:
     chosen = topic.settings
-    return Target(
+    return WriteTarget(
         topic.name,
         bytes(topic.id),
-        topic.streams(),
+        tuple(topic.streams()),
         domains,
         chosen.message_bytes_max,
         COMPRESSION,

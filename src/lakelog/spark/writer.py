@@ -35,12 +35,12 @@ from pyspark.sql.datasource import (
 
 from lakelog.clock import Clock, SystemClock, SystemEntropy
 from lakelog.config.named_options import BadOption, ClusterOptions
+from lakelog.index.messages import WriteTarget
 from lakelog.lake.write.commit_client import (
     PlacedObject,
     Transaction,
     TransactionResult,
     WriteClient,
-    WriteTarget,
 )
 from lakelog.lake.write.record_batches import RowFormat, StreamBatch, built_batches, topics_of
 from lakelog.lake.write.wal_objects import ObjectWriter, delete_placed

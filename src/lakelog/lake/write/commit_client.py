@@ -8,7 +8,7 @@ time, also by another process and with other objects that hold the same rows.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +16,13 @@ from lakelog.clock import Clock, SystemClock
 from lakelog.domain.write_event import APPLICATION_BYTES_MAX, VERSION_END
 from lakelog.index import messages
 from lakelog.index.http_client import BrokerClient, CallLimits, Repeat, known_brokers
-from lakelog.index.messages import NAMES_PER_QUESTION, WRITE
+from lakelog.index.messages import (
+    NAMES_PER_QUESTION,
+    WRITE,
+    DomainResult,
+    WriteStore,
+    WriteTarget,
+)
 from lakelog.meta.port import RECORD_BYTES_MAX
 from lakelog.model.failures import OutcomeUnknown, Refused, Unavailable
 
@@ -29,42 +35,6 @@ PAUSE_S: Final = 0.1
 PAUSE_S_MAX: Final = 2.0
 OBJECT_OVERHEAD_BYTES: Final = 16
 """What an object takes in a question, and in a record, beside its Commit; at most."""
-
-
-@dataclass(frozen=True, slots=True)
-class WriteTarget:
-    """A topic that records can be written to: its streams by partition, and what batches must be.
-
-    `compression` is a codec's name, or "producer" for whichever the writer likes. On a topic with
-    `log_append_time` the batch says so in its attributes, and its greatest timestamp is the time of
-    writing. A compacted topic takes no record without a key.
-    """
-
-    topic: str
-    topic_id: bytes
-    streams: tuple[int, ...]
-    domains: tuple[int, ...]
-    max_message_bytes: int
-    compression: str
-    log_append_time: bool
-    is_compacted: bool
-
-
-@dataclass(frozen=True, slots=True)
-class WriteStore:
-    """Where WAL objects are put and what their ids must be; pickles, and holds no secret.
-
-    The time in a WAL id is the writer's clock, and never less than `id_time_ms_min`, whatever that
-    clock says (rule 18). An object that is not committed `object_ttl_ms` after the time in its id
-    never will be.
-    """
-
-    cluster_id: str
-    url: str
-    options: Mapping[str, str]
-    zone: str
-    id_time_ms_min: int
-    object_ttl_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +51,6 @@ class Transaction:
 
     application: str
     version: int
-
-
-@dataclass(frozen=True, slots=True)
-class DomainResult:
-    """One domain's part: taken in now, or there before.
-
-    `offsets` are (stream, start, end) of what is new; the same stream may be there several times.
-    """
-
-    domain: int
-    is_new: bool
-    offsets: tuple[tuple[int, int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,20 +89,12 @@ class WriteClient:
         for at in range(0, len(names), NAMES_PER_QUESTION):
             question = messages.TargetsQuestion(list(names[at : at + NAMES_PER_QUESTION]))
             answer = await self._client.ask("targets", question, messages.TargetsAnswer)
-            found |= {one.topic: _target(one) for one in answer.targets}
+            found |= {one.topic: one for one in answer.targets}
         return found
 
     async def place(self) -> WriteStore:
         """Where objects are put now; raises `Unavailable`."""
-        found = await self._client.ask("place", None, messages.PlaceAnswer)
-        return WriteStore(
-            found.cluster_id,
-            found.url,
-            found.options,
-            found.zone,
-            found.id_time_ms_min,
-            found.object_ttl_ms,
-        )
+        return await self._client.ask("place", None, WriteStore)
 
     async def commit(
         self,
@@ -165,7 +115,7 @@ class WriteClient:
         written: list[DomainResult] = []
         for some in list(_questions(transaction, placed)):  # all of them are fit, or none is asked
             answer = await self._committed(some, deadline_s)
-            written += (DomainResult(d.domain, d.is_new, tuple(d.offsets)) for d in answer.domains)
+            written += answer.domains
         return TransactionResult(tuple(written))
 
     async def _committed(
@@ -189,19 +139,6 @@ class WriteClient:
                 raise OutcomeUnknown("the answer to a commit is not about what was asked")
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, PAUSE_S_MAX)
-
-
-def _target(found: messages.Target) -> WriteTarget:
-    return WriteTarget(
-        found.topic,
-        found.topic_id,
-        tuple(found.streams),
-        tuple(found.domains),
-        found.max_message_bytes,
-        found.compression,
-        found.log_append_time,
-        found.is_compacted,
-    )
 
 
 def _check(transaction: Transaction) -> None:

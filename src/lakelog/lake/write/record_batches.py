@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from lakelog.lake.write.commit_client import WriteTarget
+from lakelog.index.messages import WriteTarget
 from lakelog.lake.write.write_options import CODECS, TOPIC, BadRow, RowColumns
 from lakelog.records import kernels
 from lakelog.records.acceptance import DECOMPRESSED_BYTES_MAX, AcceptedBatch

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 
 from lakelog.clock import Clock, Entropy, Tasks
 from lakelog.domain.events import Commit, Kind, decode_event, encode_event
-from lakelog.lake.write.commit_client import PlacedObject, WriteStore
+from lakelog.index.messages import WriteStore
+from lakelog.lake.write.commit_client import PlacedObject
 from lakelog.lake.write.record_batches import StreamBatch
 from lakelog.log.buffer import ObjectBuffer, seal
 from lakelog.log.options import LogOptions
