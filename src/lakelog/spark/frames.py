@@ -22,7 +22,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Final, Unpack
 
 from lakelog.config.named_options import CONFIG, SERVER
-from lakelog.lake.read.arrow_reader import ReadCall, ReadKeywords, read_call
+from lakelog.lake.read.arrow_reader import ParsedRead, ReadOptions, read_call
 from lakelog.lake.read.range_plan import Hinted, Pinned, pruned_entries, pruned_ranges
 from lakelog.lake.read.range_reader import RowOptions
 from lakelog.lake.read.read_options import (
@@ -71,7 +71,7 @@ def read(
     topic: str | Sequence[str] | None = None,
     *,
     native: bool = True,
-    **keywords: Unpack[ReadKeywords],
+    **keywords: Unpack[ReadOptions],
 ) -> "DataFrame":
     """The rows that are there now, as a data frame, by the keywords of `lakelog.open`.
 
@@ -85,7 +85,7 @@ def pin(
     topic: str | Sequence[str] | None = None,
     *,
     native: bool = True,
-    **keywords: Unpack[ReadKeywords],
+    **keywords: Unpack[ReadOptions],
 ) -> "PinnedRead":
     """A read of what is there now, which can be done at any time; raises as `read` does."""
     call = read_call(topic, **keywords)
@@ -101,7 +101,7 @@ class PinnedRead:
     """A read at one offset vector."""
 
     spark: "SparkSession"
-    call: ReadCall
+    call: ParsedRead
     native: bool
     reached: ClusterAddress
     pinned: Pinned

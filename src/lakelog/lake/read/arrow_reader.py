@@ -162,7 +162,7 @@ Where: TypeAlias = "str | datetime | Mapping[Any, Any] | None"
 _log: Final = logging.getLogger(__name__)
 
 
-class ReadKeywords(TypedDict, total=False):
+class ReadOptions(TypedDict, total=False):
     """What a user may say of a read apart from the topic: the keywords of `lakelog.read`."""
 
     server: str | None
@@ -179,7 +179,7 @@ class ReadKeywords(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class ReadCall:
+class ParsedRead:
     """What a call asks for: its options, what they mean, and which columns and rows."""
 
     options: Mapping[str, str]
@@ -192,7 +192,7 @@ def read(
     topic: str | Sequence[str] | None = None,
     *,
     threads: int | None = None,
-    **keywords: Unpack[ReadKeywords],
+    **keywords: Unpack[ReadOptions],
 ) -> "pa.Table":
     """All rows as one table, by the keywords of `open`; raises `BadOption` and other failures."""
     return open(topic, threads=threads, **keywords).read_all()
@@ -202,7 +202,7 @@ def open(  # noqa: A001 - `lakelog.open` reads well
     topic: str | Sequence[str] | None = None,
     *,
     threads: int | None = None,
-    **keywords: Unpack[ReadKeywords],
+    **keywords: Unpack[ReadOptions],
 ) -> "pa.RecordBatchReader":
     """The rows as a reader of batches, planned now and read as they are taken.
 
@@ -219,7 +219,7 @@ def open(  # noqa: A001 - `lakelog.open` reads well
     return pa.RecordBatchReader.from_batches(arrow_schema(call.columns), task.rows(reached, plan))
 
 
-def read_call(  # noqa: PLR0913 - `ReadKeywords`, one by one: others are a `TypeError`
+def read_call(  # noqa: PLR0913 - `ReadOptions`, one by one: others are a `TypeError`
     topic: str | Sequence[str] | None,
     *,
     server: str | None = None,
@@ -229,7 +229,7 @@ def read_call(  # noqa: PLR0913 - `ReadKeywords`, one by one: others are a `Type
     ending: Where = None,
     where: Sequence[Sequence[object]] = (),
     options: Mapping[str, str] | None = None,
-) -> ReadCall:
+) -> ParsedRead:
     """What the arguments of a call mean; raises `BadOption`."""
     given = dict(options or {})
     if topic is not None:
@@ -248,7 +248,7 @@ def read_call(  # noqa: PLR0913 - `ReadKeywords`, one by one: others are a `Type
         if columns is None
         else chosen_columns(columns)
     )
-    return ReadCall(given, request, chosen, checked_conditions(where))
+    return ParsedRead(given, request, chosen, checked_conditions(where))
 
 
 def _set(given: dict[str, str], name: str, value: str | None) -> None:
@@ -287,7 +287,7 @@ def _limit(value: Where, topic: str | Sequence[str] | None) -> str | None:
 class _Task:
     """One read: what, and with how many threads."""
 
-    call: ReadCall
+    call: ParsedRead
     threads: int
 
     async def planned(self) -> tuple[ClusterAddress, ReadPlan]:
