@@ -23,8 +23,8 @@ from lakelog.kafka_client.offsets import (
     list_offsets,
     load_committed,
 )
-from lakelog.kafka_client.retry import RetryDeadline
 from lakelog.kafka_client.settings import ClientSettings
+from lakelog.retry import RetryDeadline
 
 T = TypeVar("T")
 
@@ -89,7 +89,7 @@ def test_a_topic_that_is_not_there_is_named(bootstrap: str) -> None:
 
 def test_a_partition_that_is_not_there_is_an_error_in_time(bootstrap: str) -> None:
     async def work(cluster: KafkaCluster, _: RetryDeadline) -> object:
-        short = RetryDeadline(SystemClock(), 0.2)
+        short = RetryDeadline(SystemClock(), 1.0)
         return await list_offsets(cluster, {place(7): LATEST_MS, place(0): EARLIEST_MS}, short)
 
     with pytest.raises(BrokerError, match=r"t \[7\]: LEADER_NOT_AVAILABLE"):
@@ -108,7 +108,7 @@ def test_a_commit_is_found_again_and_nothing_else(bootstrap: str) -> None:
 
 def test_a_commit_to_a_topic_that_is_not_there_is_an_error(bootstrap: str) -> None:
     async def work(cluster: KafkaCluster, _: RetryDeadline) -> None:
-        await commit(cluster, "some", {place(9): 4}, RetryDeadline(SystemClock(), 0.2))
+        await commit(cluster, "some", {place(9): 4}, RetryDeadline(SystemClock(), 1.0))
 
     with pytest.raises(BrokerError, match=r"group 'some' in t \[9\]: UNKNOWN_TOPIC_OR_PARTITION"):
         ask(bootstrap, work)

@@ -34,8 +34,8 @@ from lakelog.kafka_client.offsets import (
     list_offsets,
     load_committed,
 )
-from lakelog.kafka_client.retry import RetryDeadline
 from lakelog.kafka_client.settings import ClientSettings
+from lakelog.retry import RetryDeadline
 
 REQUEST_BYTES: Final = 4 * MIB
 """Of one request: small enough that it is decoded while the next one comes."""

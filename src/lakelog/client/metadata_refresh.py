@@ -33,8 +33,8 @@ from lakelog.kafka_client.failures import (
 )
 from lakelog.kafka_client.metadata import PartitionMetadata, TopicMetadata
 from lakelog.kafka_client.offsets import LogBounds, TopicPartition, find_ends
-from lakelog.kafka_client.retry import RetryDeadline
 from lakelog.model.errors import ErrorCode
+from lakelog.retry import RetryDeadline
 
 PARTITIONS_MAX: Final = 1 << 18
 """Of one topic; an index is a topic's rank times this, and the partition's number."""

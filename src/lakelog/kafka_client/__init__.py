@@ -6,7 +6,7 @@ Who does what, from the bottom up:
 - `dialing.Dialer` opens a TCP connection, with `tls` and `sasl` as the settings say, asks for
   ApiVersions and returns a `connection.Connection`: one socket, many requests in flight, answers in
   order. A connection is never repaired.
-- `retry.Link` holds the connection to one broker and opens the next one, with backoff, when it is
+- `dialing.Link` holds the connection to one broker and opens the next one, with backoff, when it is
   lost.
 - `cluster.KafkaCluster` is what callers hold: it bootstraps, caches Metadata (`metadata`, values
   only), finds leaders and group coordinators, and retries until a deadline what a retry can heal.

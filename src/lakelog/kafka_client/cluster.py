@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from lakelog.clock import Clock, Entropy, Tasks
 from lakelog.kafka_client.connection import Connection
-from lakelog.kafka_client.dialing import Dialer
+from lakelog.kafka_client.dialing import Dialer, Link
 from lakelog.kafka_client.failures import (
     AuthenticationFailed,
     BrokerError,
@@ -29,10 +29,10 @@ from lakelog.kafka_client.failures import (
     Untrusted,
 )
 from lakelog.kafka_client.metadata import TopicMetadata, absent, metadata_request, parse_metadata
-from lakelog.kafka_client.retry import Link, RetryDeadline
 from lakelog.kafka_client.setting_keys import BrokerAddress
 from lakelog.kafka_client.settings import ClientSettings
 from lakelog.model.errors import ErrorCode
+from lakelog.retry import RetryDeadline
 from lakelog.wire.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -306,7 +306,7 @@ class KafkaCluster:
         """Wait before the next attempt, or raise why there is none."""
         delay_s = self.settings.retry_backoff.delay_s(deadline.failed(), self.entropy)
         is_vain = isinstance(failure, Untrusted) or getattr(failure, "is_final", False)
-        if is_vain or deadline.left_s() <= delay_s:
+        if is_vain or not deadline.allows(delay_s):
             raise failure
         assert self._closing is not None, "start comes first"
         await asyncio.wait([self._closing], timeout=delay_s)

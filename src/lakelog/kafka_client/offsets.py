@@ -24,8 +24,8 @@ from lakelog.kafka_client.failures import (
     Unreachable,
 )
 from lakelog.kafka_client.metadata import TopicMetadata
-from lakelog.kafka_client.retry import RetryDeadline
 from lakelog.model.errors import RETRIABLE, ErrorCode
+from lakelog.retry import RetryDeadline
 from lakelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -109,7 +109,7 @@ async def pause(cluster: KafkaCluster, deadline: RetryDeadline, failure: ClientF
         isinstance(failure, BrokerError) and failure.is_retriable
     )
     delay_s = cluster.settings.retry_backoff.delay_s(deadline.failed(), cluster.entropy)
-    if not healable or deadline.left_s() <= delay_s:
+    if not healable or not deadline.allows(delay_s):
         raise failure
     await asyncio.sleep(delay_s)
 

@@ -8,14 +8,11 @@ Rules:
 - A key that nobody knows is an error that names the nearest one. A key that librdkafka knows and
   that has no meaning here is accepted and listed in `ignored`.
 - No password, and no private key, is shown by `repr` or in the text of an error.
-- A retry waits by `Backoff`: the delay doubles from attempt to attempt up to a maximum; a fifth of
-  it is chance, so that clients that lost their broker at one moment do not return at one moment
-  (KIP-580).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from lakelog.kafka_client.failures import BadConfig
 from lakelog.kafka_client.setting_keys import (
@@ -27,33 +24,7 @@ from lakelog.kafka_client.setting_keys import (
     Value,
     is_ignored,
 )
-
-JITTER_PER_MILLE: Final = 200
-DOUBLINGS_MAX: Final = 32
-
-
-class Chance(Protocol):
-    """Where the chance in a delay comes from: a `clock.Entropy`."""
-
-    def below(self, bound: int) -> int:
-        """A number in [0, bound)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """The delays of one kind of attempt."""
-
-    first_ms: int
-    max_ms: int
-
-    def delay_s(self, failures: int, entropy: Chance) -> float:
-        """Seconds to wait after so many failures in a row; none after none."""
-        if failures <= 0 or self.first_ms <= 0:
-            return 0.0
-        grown_ms = min(self.first_ms << min(failures - 1, DOUBLINGS_MAX), self.max_ms)
-        per_mille = 1000 - JITTER_PER_MILLE + entropy.below(2 * JITTER_PER_MILLE + 1)
-        return grown_ms * per_mille / 1_000_000
-
+from lakelog.retry import Backoff
 
 MIB: Final = 1024 * 1024
 FRAME_OVERHEAD_BYTES: Final = 512
