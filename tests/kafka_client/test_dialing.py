@@ -19,7 +19,7 @@ from tests.kafka_client.scripted import (
 )
 
 from lakelog.clock import SystemClock
-from lakelog.kafka_client.dialing import Link
+from lakelog.kafka_client.dialing import Link, dial
 from lakelog.kafka_client.failures import AuthenticationFailed, BrokerError, Closed, Unreachable
 from lakelog.kafka_client.setting_keys import BrokerAddress
 from lakelog.model.errors import ErrorCode
@@ -274,3 +274,13 @@ def test_whoever_waits_for_the_next_attempt_hears_that_the_client_is_closed() ->
             await waiting
 
     asyncio.run(asyncio.wait_for(run(), 5))
+
+
+def test_one_connection_is_dialled_by_its_address_and_ends_with_its_block() -> None:
+    async def run() -> None:
+        async with scripted({}) as broker:
+            async with await dial(str(broker.endpoint)) as connection:
+                assert connection.is_open
+            assert not connection.is_open
+
+    asyncio.run(run())

@@ -19,13 +19,7 @@ from lakelog.client.options import COMMITTED, ConsumerOptions, SourceTopic, Star
 from lakelog.client.partition_state import PartitionState
 from lakelog.client.snapshot import PartitionSnapshot, Snapshot
 from lakelog.clock import Clock, Entropy, Tasks
-from lakelog.kafka_client.cluster import KafkaCluster
-from lakelog.kafka_client.failures import (
-    BadConfig,
-    ClientFailure,
-)
-from lakelog.kafka_client.metadata import PartitionMetadata, TopicMetadata
-from lakelog.kafka_client.offsets import (
+from lakelog.kafka_client.admin import (
     LogBounds,
     TopicPartition,
     commit,
@@ -34,6 +28,12 @@ from lakelog.kafka_client.offsets import (
     list_offsets,
     load_committed,
 )
+from lakelog.kafka_client.cluster import KafkaCluster
+from lakelog.kafka_client.failures import (
+    BadConfig,
+    ClientFailure,
+)
+from lakelog.kafka_client.metadata import PartitionMetadata, TopicMetadata
 from lakelog.kafka_client.settings import ClientSettings
 from lakelog.retry import RetryDeadline
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import lakelog
-from lakelog.clock import Clock, Entropy, Tasks
+from lakelog.clock import Clock, Entropy, SystemEntropy, Tasks
 from lakelog.kafka_client.connection import Connection
 from lakelog.kafka_client.failures import (
     AuthenticationFailed,
@@ -338,6 +338,18 @@ class Link:
         self._began_s = self._clock.monotonic_s()
         self._connection = made
         return made
+
+
+async def dial(
+    server: str, *, client_id: str = "lakelog", timeout_s: float | None = None
+) -> Connection:
+    """One connection to one broker without security, for what needs no cluster.
+
+    Raises what `Dialer.connect` raises.
+    """
+    settings = ClientSettings.parse({"bootstrap.servers": server, "client.id": client_id})
+    dialer = Dialer(settings, SystemEntropy(), Tasks())
+    return await dialer.connect(settings.bootstrap_servers[0], timeout_s=timeout_s)
 
 
 @dataclass(slots=True)
