@@ -13,6 +13,5 @@ Who does what:
   coordinators, `group_view` reads groups, `group_offsets` offsets, `group_seek` plans a move
   (`Move`) and commits it; `groups` prints.
 - `record_clients` sends and reads records; `offsets` parses from where to where (`ReadBounds`).
-- `demo_clients` are the demo's Kafka clients, `pipeline_progress` shows a pipeline's rounds,
-  `sql_values` renders Arrow values.
+- `demo_clients` are the demo's Kafka clients, `pipeline_progress` shows a pipeline's rounds.
 """
