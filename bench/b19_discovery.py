@@ -25,7 +25,7 @@ from lakelog.discovery.member import Member, Phase, make_member
 from lakelog.discovery.membership_events import DescribeAnswered, Event, SyncAnswered
 from lakelog.discovery.roster import RawMember, plan_assignments
 from lakelog.discovery.session import MembershipSession, SessionTimes
-from lakelog.kafka_client.settings import Backoff
+from lakelog.retry import Backoff
 from lakelog.wire.codec import decode_assignment
 
 NAME = "b19"

@@ -20,6 +20,7 @@ SPARK = (
 KAFKA = ("tests/client/test_consumer_real_kafka", "tests/discovery/test_faults_coordinator")
 KAFKA_PARAMETER = "[kafka"
 SECURED_KAFKA = (
+    "tests/cli/test_secured_kafka",
     "tests/client/test_consumer_secured_kafka",
     "tests/discovery/test_integration_security",
 )

@@ -8,11 +8,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from lakelog.cli.cluster import ClusterConnections
-from lakelog.cli.group_offsets import commit_offsets
-from lakelog.cli.group_view import NamedPartition
-from lakelog.server.client import Client
-from lakelog.server.options import Address
+from lakelog.cli.command import open_cluster
+from lakelog.kafka_client.admin import TopicPartition, try_commit
+from lakelog.kafka_client.connection import Connection
+from lakelog.kafka_client.dialing import dial
 from lakelog.wire.codec import (
     ConsumerAssignment,
     ConsumerSubscription,
@@ -70,7 +69,7 @@ def join_classic(bootstrap: str, group: str, *, client_id: str, assigned: dict[s
         protocols=(JoinGroupRequestProtocol("range", subscription),),
     )
 
-    async def join(client: Client) -> str:
+    async def join(client: Connection) -> str:
         answer = await client.call(request, JoinGroupResponse)
         assert answer.error_code == MEMBER_ID_REQUIRED
         known = JoinGroupRequest(
@@ -97,7 +96,7 @@ def join_classic(bootstrap: str, group: str, *, client_id: str, assigned: dict[s
 def leave_classic(bootstrap: str, group: str, member: str) -> None:
     """Leave."""
 
-    async def leave(client: Client) -> None:
+    async def leave(client: Connection) -> None:
         request = LeaveGroupRequest(group, (MemberIdentity(member),))
         answer = await client.call(request, LeaveGroupResponse)
         assert answer.error_code == 0
@@ -109,7 +108,7 @@ def join_consumer(bootstrap: str, group: str, *, client_id: str, rack: str, topi
     """Join by the KIP-848 protocol and heartbeat until partitions are assigned and taken."""
     member = f"{group}-member"
 
-    async def join(client: Client) -> None:
+    async def join(client: Connection) -> None:
         first = ConsumerGroupHeartbeatRequest(
             group,
             member,
@@ -141,7 +140,7 @@ def join_consumer(bootstrap: str, group: str, *, client_id: str, rack: str, topi
 def leave_consumer(bootstrap: str, group: str, member: str) -> None:
     """Leave."""
 
-    async def leave(client: Client) -> None:
+    async def leave(client: Connection) -> None:
         request = ConsumerGroupHeartbeatRequest(group, member, -1, topic_partitions=None)
         answer = await client.call(request, ConsumerGroupHeartbeatResponse)
         assert answer.error_code == 0
@@ -149,26 +148,22 @@ def leave_consumer(bootstrap: str, group: str, member: str) -> None:
     _at_coordinator(bootstrap, group, "leaver", leave)
 
 
-def commit(bootstrap: str, group: str, at: NamedPartition, offset: int) -> None:
+def commit(bootstrap: str, group: str, at: TopicPartition, offset: int) -> None:
     """Commit any offset for no member, as an administrator may."""
 
     async def conversation() -> None:
-        async with (
-            await Client.connect(Address.parse(bootstrap)) as first,
-            ClusterConnections(first) as cluster,
-        ):
-            topics = await cluster.topics(names=[at.topic])
-            assert not await commit_offsets(cluster, group, topics, {at: offset})
+        async with open_cluster({"bootstrap.servers": bootstrap}) as cluster:
+            assert not await try_commit(cluster, group, {at: offset}, cluster.deadline())
 
     asyncio.run(conversation())
 
 
-def delete_records(bootstrap: str, at: NamedPartition, before: int) -> None:
+def delete_records(bootstrap: str, at: TopicPartition, before: int) -> None:
     """Move the log start of a partition."""
     wanted = DeleteRecordsTopic(at.topic, (DeleteRecordsPartition(at.partition, before),))
 
     async def conversation() -> None:
-        async with await Client.connect(Address.parse(bootstrap)) as client:
+        async with await dial(bootstrap) as client:
             answer = await client.call(
                 DeleteRecordsRequest((wanted,), 30_000), DeleteRecordsResponse
             )
@@ -178,19 +173,11 @@ def delete_records(bootstrap: str, at: NamedPartition, before: int) -> None:
 
 
 def _at_coordinator(
-    bootstrap: str, group: str, client_id: str, talk: Callable[[Client], Awaitable[Result]]
+    bootstrap: str, group: str, client_id: str, talk: Callable[[Connection], Awaitable[Result]]
 ) -> Result:
-    async def nothing(_: Client) -> None:
-        return
-
     async def conversation() -> Result:
-        async with (
-            asyncio.timeout(JOIN_S_MAX),
-            await Client.connect(Address.parse(bootstrap)) as first,
-            ClusterConnections(first) as cluster,
-        ):
-            node, _ = await cluster.at_coordinator(group, nothing)
-            async with await Client.connect(node.address, client_id=client_id) as client:
-                return await talk(client)
+        config = {"bootstrap.servers": bootstrap, "client.id": client_id}
+        async with asyncio.timeout(JOIN_S_MAX), open_cluster(config) as cluster:
+            return await talk(await cluster.coordinator(group))
 
     return asyncio.run(conversation())

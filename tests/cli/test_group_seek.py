@@ -14,10 +14,11 @@ from lakelog.cli.group_seek import (
     parse_target,
     plan,
 )
-from lakelog.cli.group_view import NamedPartition, Position
+from lakelog.cli.group_view import Position
 from lakelog.cli.offsets import At, Bound, End, Exact, OffsetError, Start
+from lakelog.kafka_client.admin import TopicPartition
 
-AT = NamedPartition("orders", 0)
+AT = TopicPartition("orders", 0)
 NOW_MS = 1_800_000_000_000
 POSITION = Position(AT, committed=15, start=10, end=20)
 

@@ -4,11 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.cli.cluster import ClusterNode
 from lakelog.cli.group_view import (
     BrokerGroups,
     GroupMemberView,
-    NamedPartition,
     Position,
     classic_facts,
     consumer_facts,
@@ -19,7 +17,9 @@ from lakelog.cli.group_view import (
     remark,
     row,
 )
-from lakelog.server.options import Address
+from lakelog.kafka_client.admin import TopicPartition
+from lakelog.kafka_client.metadata import ClusterNode
+from lakelog.kafka_client.setting_keys import BrokerAddress
 from lakelog.wire.codec import (
     ConsumerAssignment,
     ConsumerSubscription,
@@ -36,7 +36,7 @@ from lakelog.wire.messages.consumer_group_describe import (
 from lakelog.wire.messages.describe_groups import DescribedGroupMember, DescribeGroupsDescribedGroup
 from lakelog.wire.messages.list_groups import ListedGroup
 
-AT = NamedPartition("orders", 0)
+AT = TopicPartition("orders", 0)
 NOW_MS = 1_800_000_000_000
 
 
@@ -185,7 +185,7 @@ def test_a_consumer_group_has_epochs_and_targets() -> None:
     assert found.members == (
         GroupMemberView("m", None, "zone_id=z", "10.0.0.1", "r", {"a": (0,)}, {"a": (0, 1)}, 4),
     )
-    assert found.assigned() == [NamedPartition("a", 0), NamedPartition("a", 1)]
+    assert found.assigned() == [TopicPartition("a", 0), TopicPartition("a", 1)]
 
 
 def test_partitions_are_written_as_runs() -> None:
@@ -194,8 +194,8 @@ def test_partitions_are_written_as_runs() -> None:
     assert partitions_text({}) == "-"
 
 
-ONE = ClusterNode(1, Address("a", 9092))
-TWO = ClusterNode(2, Address("b", 9092))
+ONE = ClusterNode(1, BrokerAddress("a", 9092))
+TWO = ClusterNode(2, BrokerAddress("b", 9092))
 
 
 def test_a_group_that_two_brokers_tell_is_listed_once() -> None:
@@ -205,7 +205,7 @@ def test_a_group_that_two_brokers_tell_is_listed_once() -> None:
                 ONE, (ListedGroup("z", "consumer", "Stable", "classic"), ListedGroup("m"))
             ),
             BrokerGroups(TWO, (ListedGroup("a", "", "Empty", "consumer"), ListedGroup("z"))),
-            BrokerGroups(ClusterNode(3, Address("c", 1)), failure="nobody answers"),
+            BrokerGroups(ClusterNode(3, BrokerAddress("c", 1)), failure="nobody answers"),
         ]
     )
     assert [(row["group"], row["coordinator"]) for row in rows] == [("a", 2), ("m", 1), ("z", 1)]

@@ -15,7 +15,7 @@ from tests.cli.group_joining import (
     leave_consumer,
 )
 
-from lakelog.cli.group_view import NamedPartition
+from lakelog.kafka_client.admin import TopicPartition
 from lakelog.testing.broker import EmbeddedBroker
 
 WAITED_S = 1000
@@ -149,8 +149,8 @@ def test_positions_outside_the_log_are_told_as_they_are(
 ) -> None:
     filled(ask, broker, "odd-topic", 8, 8)
     committed(ask, "odd", "odd-topic:0=2")
-    delete_records(broker.bootstrap, NamedPartition("odd-topic", 0), 5)
-    commit(broker.bootstrap, "odd", NamedPartition("odd-topic", 1), 99)
+    delete_records(broker.bootstrap, TopicPartition("odd-topic", 0), 5)
+    commit(broker.bootstrap, "odd", TopicPartition("odd-topic", 1), 99)
     lost, ahead = described(ask, "odd")["partitions"]
     assert (lost["committed"], lost["lag"], lost["note"]) == (2, 3, "below the log start, 5")
     assert WAITED_S - 5 <= lost["seconds"] < WAITED_S + 60

@@ -13,7 +13,7 @@ from tests.cli.group_joining import (
     leave_consumer,
 )
 
-from lakelog.cli.group_view import NamedPartition
+from lakelog.kafka_client.admin import TopicPartition
 from lakelog.testing.broker import EmbeddedBroker
 
 OLDEST_MS = 1_700_000_000_000
@@ -103,7 +103,7 @@ def test_a_target_is_a_word_an_offset_or_a_time(
 ) -> None:
     topic = f"target-{target.encode().hex()}"
     filled(command, broker, topic, 9)
-    delete_records(broker.bootstrap, NamedPartition(topic, 0), 2)
+    delete_records(broker.bootstrap, TopicPartition(topic, 0), 2)
     assert moves(seek, topic, "--to", target, "-t", topic) == [(0, None, offset, None)]
 
 
@@ -111,7 +111,7 @@ def test_a_move_ends_at_the_ends_of_the_log_and_says_so(
     command: Command, seek: Command, broker: EmbeddedBroker
 ) -> None:
     filled(command, broker, "short-topic", 9)
-    delete_records(broker.bootstrap, NamedPartition("short-topic", 0), 2)
+    delete_records(broker.bootstrap, TopicPartition("short-topic", 0), 2)
     scope = ("-t", "short-topic")
     assert "100 is beyond the end" in seek("short", "--to", "100", *scope).out
     assert "1 is below the log start" in seek("short", "--to", "1", *scope).out

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.cli.test_serve import PATIENCE_S, serving
 
-from lakelog.server.client import Client, KafkaFailure, Unreachable
-from lakelog.server.options import Address
+from lakelog.kafka_client.dialing import dial
+from lakelog.kafka_client.failures import BrokerError, Unreachable
 from lakelog.wire.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -26,7 +26,7 @@ def test_a_broker_whose_data_is_removed_ends_with_the_reason(tmp_path: Path, los
 
     async def created(port: int) -> None:
         """Write: a lost metadata file is noticed by the first; checkpoints are objects."""
-        async with await Client.connect(Address("127.0.0.1", port)) as client:
+        async with await dial(f"127.0.0.1:{port}") as client:
             for number in range(1_000_000):
                 topic = CreatableTopic(f"t-{number}", 1, -1)
                 request = CreateTopicsRequest((topic,), timeout_ms=5_000)
@@ -41,7 +41,7 @@ def test_a_broker_whose_data_is_removed_ends_with_the_reason(tmp_path: Path, los
         else:
             path.unlink()
         with pytest.raises(
-            (Unreachable, KafkaFailure, ConnectionError, asyncio.IncompleteReadError)
+            (Unreachable, BrokerError, ConnectionError, asyncio.IncompleteReadError)
         ):
             asyncio.run(scenario(port))
         assert process.wait(PATIENCE_S) == 1

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from tests.cli.test_serve import PATIENCE_S, refused, serve, serving
 
-from lakelog.server.client import Client
-from lakelog.server.options import Address
+from lakelog.kafka_client.dialing import dial
 from lakelog.wire.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -22,7 +21,7 @@ NO_HTTP = ("--http", "")
 
 def create(port: int, name: str) -> None:
     async def ask() -> int:
-        async with await Client.connect(Address("127.0.0.1", port)) as client:
+        async with await dial(f"127.0.0.1:{port}") as client:
             topic = CreatableTopic(name, num_partitions=1, replication_factor=1)
             request = CreateTopicsRequest((topic,), timeout_ms=5_000)
             return (await client.call(request, CreateTopicsResponse)).topics[0].error_code

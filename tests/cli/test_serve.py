@@ -19,10 +19,9 @@ import pytest
 
 from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.index.remote_index import RemoteIndex
+from lakelog.kafka_client.dialing import dial
 from lakelog.meta import keys
 from lakelog.meta.sqlite import SqliteMetadataStore
-from lakelog.server.client import Client
-from lakelog.server.options import Address
 from lakelog.topics.cluster import ClusterRecord
 from lakelog.wire.messages.create_topics import (
     CreatableTopic,
@@ -96,14 +95,14 @@ def page(port: int, path: str) -> tuple[int, str]:
 
 def test_sigterm_answers_parked_fetches_and_exits_with_0(tmp_path: Path) -> None:
     async def parked(port: int, process: "subprocess.Popen[str]") -> FetchResponse:
-        async with await Client.connect(Address("127.0.0.1", port)) as client:
+        async with await dial(f"127.0.0.1:{port}") as client:
             topic = MetadataRequestTopic(name="waited-for")
             found = await client.call(MetadataRequest((topic,)), MetadataResponse)
             partition = FetchPartition(0, fetch_offset=0, partition_max_bytes=1 << 20)
             wanted = FetchTopic(found.topics[0].topic_id, (partition,), topic="waited-for")
             request = FetchRequest(max_wait_ms=60_000, min_bytes=1, topics=(wanted,))
             fetching = asyncio.ensure_future(client.call(request, FetchResponse))
-            other = await Client.connect(Address("127.0.0.1", port))
+            other = await dial(f"127.0.0.1:{port}")
             await other.call(MetadataRequest(None), MetadataResponse)  # the fetch went before it
             await other.close()
             process.send_signal(signal.SIGTERM)
@@ -263,7 +262,7 @@ def test_data_of_a_newer_format_is_refused_and_left_alone(tmp_path: Path) -> Non
 async def create_topic(port: int) -> int:
     """Create a topic, which needs a write to the domain log; returns the error code."""
     topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
-    async with await Client.connect(Address("127.0.0.1", port)) as client:
+    async with await dial(f"127.0.0.1:{port}") as client:
         request = CreateTopicsRequest(topics=(topic,), timeout_ms=5_000)
         return (await client.call(request, CreateTopicsResponse)).topics[0].error_code
 
@@ -277,7 +276,7 @@ def test_a_second_broker_with_the_same_id_is_refused_and_another_id_is_welcome(
         with serving("--http", "", "--broker-id", "2", data=tmp_path) as (_, port):
 
             async def nodes() -> list[int]:
-                async with await Client.connect(Address("127.0.0.1", port)) as client:
+                async with await dial(f"127.0.0.1:{port}") as client:
                     found = await client.call(MetadataRequest(None), MetadataResponse)
                     return [broker.node_id for broker in found.brokers]
 

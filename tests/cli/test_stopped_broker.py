@@ -16,9 +16,10 @@ from tests.cli.test_serve import PATIENCE_S, port_of, serve
 from tests.compat.groups.clusters import is_free
 
 from lakelog.clock import SystemClock
+from lakelog.kafka_client.connection import Connection
+from lakelog.kafka_client.dialing import dial
 from lakelog.meta import keys
 from lakelog.meta.sqlite import SqliteMetadataStore
-from lakelog.server.client import Client
 from lakelog.server.options import Address
 from lakelog.testing.broker import EmbeddedBroker, EmbeddedOptions
 from lakelog.topics.cluster import SESSION_TTL_S
@@ -86,7 +87,7 @@ async def stop(process: "subprocess.Popen[str]", metadata: Path) -> None:
         await asyncio.sleep(STEP_S)
 
 
-async def created(client: Client, name: str) -> int:
+async def created(client: Connection, name: str) -> int:
     """What a broker answers to the creation of a topic."""
     request = CreateTopicsRequest((CreatableTopic(name, 1, -1),), timeout_ms=5_000)
     return (await client.call(request, CreateTopicsResponse)).topics[0].error_code
@@ -98,7 +99,7 @@ async def go_on_without(first: Process, metadata: Path) -> None:
     log = store.log(keys.domain_log(0))
     reached = (await log.read(after=0)).end
     try:
-        async with await Client.connect(first.address) as client:
+        async with await dial(str(first.address)) as client:
             number = 0
             while (
                 await store.get(keys.broker(2)) is not None
@@ -125,7 +126,7 @@ def test_a_broker_that_stood_still_for_longer_than_its_session_serves_on(tmp_pat
                 assert second.popen.poll() is None, second.said
                 await asyncio.sleep(STEP_S)
                 number += 1
-                async with await Client.connect(second.address) as client:
+                async with await dial(str(second.address)) as client:
                     code = await created(client, f"afterwards-{number}")
 
     with two_brokers(tmp_path) as (first, second):

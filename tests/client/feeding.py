@@ -143,3 +143,19 @@ def reading(
         yield manager
     left = [thread.name for thread in set(threads()) - before if "lakelog-" in thread.name]
     assert not [name for name in left if name in ("lakelog-consumer", "lakelog-decode")]
+
+
+def transact(bootstrap: str, topic: str, records: list[Fed], *, commits: bool) -> None:
+    """Send records in one transaction, which is committed or aborted."""
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"{topic}-writer"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for record in records:
+        producer.produce(
+            topic, record.value, partition=record.partition, timestamp=record.timestamp_ms
+        )
+    producer.flush(30)
+    if commits:
+        producer.commit_transaction(30)
+    else:
+        producer.abort_transaction(30)

@@ -17,6 +17,7 @@ from tests.client.feeding import (
     poll_rows,
     prime,
     reading,
+    transact,
 )
 from tests.client.proof import prove
 from tests.discovery.stands import Stand
@@ -57,21 +58,6 @@ def test_a_topic_that_is_hard_to_order_comes_twice_in_exact_order(
 ) -> None:
     outcomes = prove(apache_kafka.bootstrap, 100_000, topic)
     assert [each.rows for each in outcomes] == [100_000, 100_000]
-
-
-def transact(bootstrap: str, topic: str, records: list[Fed], *, commits: bool) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"{topic}-writer"})
-    producer.init_transactions(30)
-    producer.begin_transaction()
-    for record in records:
-        producer.produce(
-            topic, record.value, partition=record.partition, timestamp=record.timestamp_ms
-        )
-    producer.flush(30)
-    if commits:
-        producer.commit_transaction(30)
-    else:
-        producer.abort_transaction(30)
 
 
 def test_aborted_records_never_come_out_and_markers_do_not_stand_in_the_way(

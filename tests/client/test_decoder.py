@@ -10,7 +10,7 @@ from lakelog.client.decoder import Decoded, DecodeOptions, Decoder, MemoryAccoun
 from lakelog.client.events import ConsumerEvents, Event, PositionReset, ReadFailed, RowsArrived
 from lakelog.client.partition_state import PartitionState
 from lakelog.client.snapshot import OffsetRange
-from lakelog.kafka_client.offsets import TopicPartition
+from lakelog.kafka_client.admin import TopicPartition
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.codecs import Codec
 from lakelog.records.fetched_batches import walk_batches

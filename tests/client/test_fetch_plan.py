@@ -2,7 +2,7 @@
 
 from lakelog.client.fetch_plan import PlannedFetch, PlannedPartition, build_request, has_ids
 from lakelog.client.partition_state import PartitionState
-from lakelog.kafka_client.offsets import TopicPartition
+from lakelog.kafka_client.admin import TopicPartition
 from lakelog.kafka_client.settings import ClientSettings
 
 IDS = {"a": b"a" * 16, "b": b"b" * 16}

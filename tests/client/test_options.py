@@ -12,11 +12,11 @@ from lakelog.client.options import (
     parse_topics,
     start_offset,
 )
-from lakelog.kafka_client.failures import BadConfig, OffsetGone
-from lakelog.kafka_client.offsets import (
+from lakelog.kafka_client.admin import (
     LogBounds,
     TopicPartition,
 )
+from lakelog.kafka_client.failures import BadConfig, OffsetGone
 
 
 def test_the_five_policies_have_their_names() -> None:

@@ -10,8 +10,8 @@ from lakelog.client.merge_buffer import MergedRows, SortedRun
 from lakelog.client.partition_state import PartitionState
 from lakelog.client.reader import OrderedReader, ReaderOptions
 from lakelog.client.watermark import Rule
+from lakelog.kafka_client.admin import LogBounds, TopicPartition
 from lakelog.kafka_client.failures import CorruptBatch, Unreachable
-from lakelog.kafka_client.offsets import LogBounds, TopicPartition
 from lakelog.records.fetched import FetchedRows
 
 

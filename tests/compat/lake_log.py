@@ -3,12 +3,11 @@
 import pyarrow as pa
 from tests.records.table_cases import TIMESTAMPS_MS, hostile_batches
 
-from lakelog.cli.command import check
-from lakelog.cli.topics import EARLIEST, LATEST, find_topic, list_offsets
+from lakelog.cli.command import check, open_cluster
+from lakelog.cli.topics import find_topic
+from lakelog.kafka_client.admin import TopicPartition, find_ends
 from lakelog.records.header import parse_header, split_batches
 from lakelog.records.table_rows import RowBuilder
-from lakelog.server.client import Client
-from lakelog.server.options import Address
 from lakelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from lakelog.wire.messages.produce import (
     PartitionProduceData,
@@ -28,10 +27,12 @@ async def read_log(bootstrap: str, topic: str, partition: int) -> pa.Table:
     """Everything that one partition holds, as its table would hold it."""
     builder = RowBuilder(partition=partition, decompressed_bytes_max=DECOMPRESSED_BYTES_MAX)
     taken = []
-    async with await Client.connect(Address.parse(bootstrap)) as client:
-        found = await find_topic(client, topic)
-        at = (await list_offsets(client, topic, [partition], EARLIEST))[partition]
-        end = (await list_offsets(client, topic, [partition], LATEST))[partition]
+    async with open_cluster({"bootstrap.servers": bootstrap}) as cluster:
+        found = await find_topic(cluster, topic)
+        place = TopicPartition(topic, partition)
+        bounds = (await find_ends(cluster, [place], cluster.deadline()))[place]
+        client = await cluster.connection(found.partitions[partition].leader)
+        at, end = bounds.start, bounds.end
         while at < end:
             wanted = FetchPartition(partition, fetch_offset=at, partition_max_bytes=BYTES_MAX)
             request = FetchRequest(
@@ -56,8 +57,9 @@ async def read_log(bootstrap: str, topic: str, partition: int) -> pa.Table:
 
 async def send_hostile(bootstrap: str, topic: str) -> None:
     """Send every batch of the hostile matrix that a client may send, to both partitions."""
-    async with await Client.connect(Address.parse(bootstrap)) as client:
-        found = await find_topic(client, topic)
+    async with open_cluster({"bootstrap.servers": bootstrap}) as cluster:
+        found = await find_topic(cluster, topic)
+        client = await cluster.any_connection()
         for number, (_, batch) in enumerate(hostile_batches(WELCOME_MS)):
             if parse_header(batch).log_append_time:
                 continue

@@ -12,7 +12,8 @@ import pytest
 from bench.broker import HOST, Launch, ProcessBroker, free_ports
 from tests.broker.data_stage import batch
 
-from lakelog.server.client import Client
+from lakelog.kafka_client.connection import Connection
+from lakelog.kafka_client.dialing import dial
 from lakelog.server.options import Address
 from lakelog.wire.messages.create_topics import (
     CreatableTopic,
@@ -52,7 +53,7 @@ def broker(data: Path, number: int) -> Iterator[tuple[ProcessBroker, Address]]:
         launched.stop()
 
 
-async def write(client: Client, topic_id: bytes, partition: int) -> None:
+async def write(client: Connection, topic_id: bytes, partition: int) -> None:
     data = PartitionProduceData(partition, batch(b"x"))
     topic = TopicProduceData(name="t", topic_id=topic_id, partition_data=(data,))
     answer = await client.call(
@@ -76,7 +77,9 @@ def both(topic_id: bytes) -> FetchRequest:
     )
 
 
-async def told_after_a_stop(ahead: Client, behind: Client, stopped: ProcessBroker) -> list[int]:
+async def told_after_a_stop(
+    ahead: Connection, behind: Connection, stopped: ProcessBroker
+) -> list[int]:
     """The ends of both partitions of a new topic, as a broker tells them that did not hear them."""
     made = await ahead.call(
         CreateTopicsRequest((CreatableTopic(f"t{os.urandom(4).hex()}", 2, 1),)),
@@ -104,7 +107,7 @@ def test_a_broker_that_was_stopped_calls_no_partition_empty_that_is_not(tmp_path
     data = tmp_path / "data"
 
     async def ask(first: Address, second: Address, stopped: ProcessBroker) -> list[list[int]]:
-        async with await Client.connect(first) as ahead, await Client.connect(second) as behind:
+        async with await dial(str(first)) as ahead, await dial(str(second)) as behind:
             return [await told_after_a_stop(ahead, behind, stopped) for _ in range(ROUNDS)]
 
     with broker(data, 1) as (_, first), broker(data, 2) as (stopped, second):

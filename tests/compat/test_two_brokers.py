@@ -5,9 +5,10 @@ from pathlib import Path
 
 from bench.ours import start_ours
 
+from lakelog.kafka_client.connection import Connection
+from lakelog.kafka_client.dialing import dial
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.header import parse_header
-from lakelog.server.client import Client
 from lakelog.server.options import Address
 from lakelog.wire.messages.create_topics import (
     CreatableTopic,
@@ -37,12 +38,12 @@ from lakelog.wire.schema import RecordParts
 ROUNDS = 60
 
 
-async def topic_id(client: Client) -> bytes:
+async def topic_id(client: Connection) -> bytes:
     asked = MetadataRequest(topics=(MetadataRequestTopic(name="t"),))
     return (await client.call(asked, MetadataResponse)).topics[0].topic_id
 
 
-async def write(client: Client, topic: bytes, value: bytes) -> int:
+async def write(client: Connection, topic: bytes, value: bytes) -> int:
     record = Record(timestamp_ms=1_700_000_000_000, key=None, value=value, headers=())
     data = memoryview(build_batch([record], BatchOptions()))
     part = TopicProduceData(topic_id=topic, partition_data=(PartitionProduceData(0, data),))
@@ -53,7 +54,7 @@ async def write(client: Client, topic: bytes, value: bytes) -> int:
     return row.base_offset
 
 
-async def read(client: Client, topic: bytes, offset: int) -> bytes:
+async def read(client: Connection, topic: bytes, offset: int) -> bytes:
     part = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
     request = FetchRequest(
         max_wait_ms=0,
@@ -69,7 +70,7 @@ async def read(client: Client, topic: bytes, offset: int) -> bytes:
     return bytes(row.records or b"")
 
 
-async def head(client: Client) -> int:
+async def head(client: Connection) -> int:
     part = ListOffsetsPartition(partition_index=0, timestamp=-1)
     request = ListOffsetsRequest(topics=(ListOffsetsTopic(name="t", partitions=(part,)),))
     answer = await client.call(request, ListOffsetsResponse)
@@ -78,7 +79,7 @@ async def head(client: Client) -> int:
 
 async def alternate(one: Address, two: Address) -> None:
     """L7 across processes: what one acknowledged, the other serves at once, without waiting."""
-    clients = [await Client.connect(one), await Client.connect(two)]
+    clients = [await dial(str(one)), await dial(str(two))]
     made = CreateTopicsRequest(
         topics=(CreatableTopic(name="t", num_partitions=1, replication_factor=1),),
         timeout_ms=10_000,

@@ -5,8 +5,9 @@ import threading
 from types import TracebackType
 from typing import Self
 
+from lakelog.kafka_client.connection import Connection
+from lakelog.kafka_client.dialing import dial
 from lakelog.model.errors import ErrorCode
-from lakelog.server.client import Client
 from lakelog.server.options import Address
 from lakelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from lakelog.wire.messages.join_group import (
@@ -51,7 +52,7 @@ class Foreign:
         assert not self._thread.is_alive()
 
     async def _live(self) -> None:
-        async with await Client.connect(self._address) as client:
+        async with await dial(str(self._address)) as client:
             member_id = ""
             while not self._stop.is_set():
                 joined = await self._join(client, member_id)
@@ -61,7 +62,7 @@ class Foreign:
             leave = LeaveGroupRequest(self._group, (MemberIdentity(member_id),))
             await client.call(leave, LeaveGroupResponse)
 
-    async def _join(self, client: Client, member_id: str) -> JoinGroupResponse:
+    async def _join(self, client: Connection, member_id: str) -> JoinGroupResponse:
         request = JoinGroupRequest(
             self._group,
             SESSION_MS,
@@ -72,7 +73,7 @@ class Foreign:
         )
         return await client.call(request, JoinGroupResponse)
 
-    async def _stay(self, client: Client, joined: JoinGroupResponse) -> None:
+    async def _stay(self, client: Connection, joined: JoinGroupResponse) -> None:
         """Until the next rebalance, or the end."""
         self.was_leader |= joined.leader == joined.member_id
         at = (self._group, joined.generation_id, joined.member_id)

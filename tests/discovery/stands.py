@@ -16,8 +16,7 @@ from bench.peer import CLUSTER_ID, PROPERTIES, Peer
 from msgspec import Struct
 
 from lakelog.coordinator.options import GroupOptions
-from lakelog.server.client import Client
-from lakelog.server.options import Address
+from lakelog.kafka_client.dialing import dial
 from lakelog.testing.broker import EmbeddedBroker, EmbeddedOptions
 from lakelog.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -59,7 +58,7 @@ class Stand:
         """One request to the first broker."""
 
         async def ask() -> AnswerT:
-            async with await Client.connect(Address.parse(self.bootstrap.split(",")[0])) as client:
+            async with await dial(self.bootstrap) as client:
                 return await client.call(request, answer)
 
         return asyncio.run(ask())

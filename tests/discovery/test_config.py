@@ -161,3 +161,11 @@ def test_the_client_beneath_is_configured_by_the_names_it_knows() -> None:
     assert plain.group_instance_id == "a"
     assert plain.session_timeout_ms == 30_000
     assert plain.ignored == ()
+
+
+def test_more_settings_of_the_client_come_after_the_other_fields() -> None:
+    more = {"ssl.ca.pem": "PEM", "group.id": "other", "sasl.password": "do not show"}
+    made = replace(GOOD, client=more)
+    assert made.client_config()["ssl.ca.pem"] == "PEM"
+    assert made.client_config()["group.id"] == GOOD.group_id
+    assert "do not show" not in repr(made)

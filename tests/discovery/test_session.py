@@ -31,7 +31,7 @@ from lakelog.discovery.membership_events import (
 from lakelog.discovery.node import NodeMetadata, NodeState
 from lakelog.discovery.roster import RawMember
 from lakelog.discovery.session import MembershipSession, SessionTimes
-from lakelog.kafka_client.settings import Backoff
+from lakelog.retry import Backoff
 
 CONFIG = KafkaDiscoveryConfig(
     node_id="a", topics=("t",), session_timeout=0.3, heartbeat_interval=0.02, max_poll_interval=60.0

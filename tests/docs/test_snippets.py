@@ -23,6 +23,7 @@ from tests.http.iceberg_kit import served
 from tests.lake.running import running_broker
 
 from lakelog.cli.main import cli
+from lakelog.kafka_client.settings import ClientSettings, librdkafka_names, parse_properties
 from lakelog.testing.broker import EmbeddedBroker
 
 ADDRESS = "127.0.0.1:9092"
@@ -117,6 +118,12 @@ def test_an_example_that_reads_objects_runs(fence: Fence, tmp_path: Path) -> Non
         )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("1 rows ['key', 'value', "), done.stdout
+
+
+@pytest.mark.parametrize("fence", all_fences("properties"), ids=place)
+def test_a_properties_example_is_what_the_client_understands(fence: Fence) -> None:
+    config, ignored = librdkafka_names(parse_properties(fence.text))
+    assert ClientSettings.parse(config).ignored == ignored == ()
 
 
 def commands(fence: Fence) -> Iterator[list[str]]:

@@ -1,6 +1,7 @@
-"""From an address to a connection, and every way in which that can fail."""
+"""From an address to a connection, every way in which that can fail, and never in a storm."""
 
 import asyncio
+import itertools
 import socket
 
 import pytest
@@ -8,6 +9,7 @@ from bench.broker import free_ports
 from tests.kafka_client.passing_time import LIMIT_S, pass_time, run_passing
 from tests.kafka_client.scripted import (
     Asked,
+    HangUp,
     Reply,
     Script,
     dialer,
@@ -16,11 +18,14 @@ from tests.kafka_client.scripted import (
     scripted,
 )
 
-from lakelog.kafka_client.failures import AuthenticationFailed, BrokerError, Unreachable
+from lakelog.clock import SystemClock
+from lakelog.kafka_client.dialing import Link, dial
+from lakelog.kafka_client.failures import AuthenticationFailed, BrokerError, Closed, Unreachable
 from lakelog.kafka_client.setting_keys import BrokerAddress
 from lakelog.model.errors import ErrorCode
 from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.api_versions import ApiVersionsResponse
+from lakelog.wire.messages.metadata import MetadataRequest, MetadataResponse
 
 SASL = {
     "security_protocol": "SASL_PLAINTEXT",
@@ -184,3 +189,98 @@ def test_the_receive_buffer_is_as_large_as_was_said() -> None:
             return size
 
     assert 100_000 <= asyncio.run(run()) <= 200_000  # Linux doubles what it is told
+
+
+def link(**config: object) -> tuple[Link, "asyncio.Future[None]"]:
+    closing = asyncio.get_running_loop().create_future()
+    return Link(dialer(**config), SystemClock(), closing), closing
+
+
+def test_all_who_ask_at_once_share_one_connection() -> None:
+    async def run() -> None:
+        async with scripted({}) as broker:
+            made, _ = link()
+            found = await asyncio.gather(*[made.connection(broker.endpoint) for _ in range(20)])
+            assert len({id(connection) for connection in found}) == 1
+            assert broker.connections == 1
+            assert made.is_open
+            await made.close()
+            assert not made.is_open
+
+    asyncio.run(run())
+
+
+def test_a_broker_that_moved_is_followed() -> None:
+    async def run() -> None:
+        async with scripted({}) as here, scripted({}) as there:
+            made, _ = link(reconnect_backoff_ms=1)
+            first = await made.connection(here.endpoint)
+            second = await made.connection(there.endpoint)
+            assert second.endpoint == there.endpoint
+            assert not first.is_open
+            await made.close()
+
+    asyncio.run(run())
+
+
+def test_a_broker_that_drops_everybody_is_asked_ever_more_rarely() -> None:
+    def hang_up(_: Asked) -> None:
+        raise HangUp
+
+    async def run() -> list[float]:
+        script: Script = {ApiKey.METADATA: hang_up}
+        async with scripted(script) as broker:
+            made, _ = link(reconnect_backoff_ms=8, reconnect_backoff_max_ms=1000)
+            loop = asyncio.get_running_loop()
+            moments = []
+            for _ in range(5):
+                connection = await made.connection(broker.endpoint)
+                moments.append(loop.time())
+                with pytest.raises(Unreachable):
+                    await connection.call(MetadataRequest(()), MetadataResponse)
+            return [after - before for before, after in itertools.pairwise(moments)]
+
+    waits_s = asyncio.run(run())
+    least_s = [0.8 * 0.008 * 2**number for number in range(4)]
+    assert all(wait >= least * 0.99 for wait, least in zip(waits_s, least_s, strict=True))
+
+
+def test_after_a_failure_the_next_attempt_waits_and_then_succeeds() -> None:
+    async def run() -> None:
+        (port,) = free_ports(1)
+        made, _ = link(reconnect_backoff_ms=20)
+        loop = asyncio.get_running_loop()
+        with pytest.raises(Unreachable, match="refused"):
+            await made.connection(BrokerAddress("127.0.0.1", port))
+        failed_s = loop.time()
+        async with scripted({}) as broker:
+            await made.connection(broker.endpoint)
+            assert loop.time() - failed_s >= 0.8 * 0.02 * 0.99
+            await made.close()
+
+    asyncio.run(run())
+
+
+def test_whoever_waits_for_the_next_attempt_hears_that_the_client_is_closed() -> None:
+    async def run() -> None:
+        (port,) = free_ports(1)
+        made, closing = link(reconnect_backoff_ms=10_000)
+        with pytest.raises(Unreachable):
+            await made.connection(BrokerAddress("127.0.0.1", port))
+        waiting = asyncio.create_task(made.connection(BrokerAddress("127.0.0.1", port)))
+        await asyncio.sleep(0)
+        closing.set_result(None)
+        with pytest.raises(Closed):
+            await waiting
+
+    asyncio.run(asyncio.wait_for(run(), 5))
+
+
+def test_one_connection_is_dialled_by_its_address_and_ends_with_its_block() -> None:
+    async def run() -> None:
+        async with scripted({}) as broker:
+            async with await dial(str(broker.endpoint)) as connection:
+                assert connection.is_open
+            assert not connection.is_open
+
+    asyncio.run(run())

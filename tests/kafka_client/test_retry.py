@@ -1,18 +1,20 @@
-"""Retries: the deadline of one call, and one broker's connection, never made in a storm."""
+"""How long to wait before the next attempt, and until when there is one."""
 
-import asyncio
-import itertools
+from hypothesis import given
+from hypothesis import strategies as st
 
-import pytest
-from bench.broker import free_ports
-from tests.kafka_client.scripted import Asked, HangUp, Script, dialer, scripted
+from lakelog.clock import SeededEntropy
+from lakelog.retry import Backoff, RetryDeadline
 
-from lakelog.clock import SystemClock
-from lakelog.kafka_client.failures import Closed, Unreachable
-from lakelog.kafka_client.retry import Link, RetryDeadline
-from lakelog.kafka_client.setting_keys import BrokerAddress
-from lakelog.wire.apis import ApiKey
-from lakelog.wire.messages.metadata import MetadataRequest, MetadataResponse
+
+class Middle:
+    """Chance that always lies in the middle."""
+
+    def token(self, size: int) -> bytes:
+        return bytes(size)
+
+    def below(self, bound: int) -> int:
+        return bound // 2
 
 
 class ManualClock:
@@ -26,6 +28,37 @@ class ManualClock:
 
     def monotonic_s(self) -> float:
         return self.now_s
+
+
+def test_the_wait_doubles_up_to_its_maximum() -> None:
+    backoff = Backoff(100, 1000)
+    waits = [0.0, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+    assert [backoff.delay_s(failures, Middle()) for failures in range(7)] == waits
+    assert [backoff.grown_s(failures) for failures in range(7)] == waits
+
+
+def test_a_wait_may_be_less_than_a_millisecond() -> None:
+    assert [Backoff(0.25, 1.0).grown_ms(failures) for failures in range(5)] == [0, 0.25, 0.5, 1, 1]
+
+
+def test_without_a_first_wait_there_is_none() -> None:
+    assert Backoff(0, 1000).delay_s(5, Middle()) == 0.0
+
+
+@given(st.integers(1, 10_000), st.integers(0, 100_000), st.integers(1, 10**9), st.text())
+def test_a_wait_is_within_a_fifth_of_what_it_should_be(
+    first_ms: int, more_ms: int, failures: int, seed: str
+) -> None:
+    backoff = Backoff(first_ms, first_ms + more_ms)
+    wait_s = backoff.delay_s(failures, SeededEntropy(seed))
+    assert first_ms * 0.8 <= wait_s * 1000 + 1e-6
+    assert wait_s * 1000 <= backoff.max_ms * 1.2 + 1e-6
+
+
+def test_clients_do_not_return_at_one_moment() -> None:
+    backoff = Backoff(1000, 10_000)
+    waits = {backoff.delay_s(3, SeededEntropy(str(client))) for client in range(50)}
+    assert len(waits) > 30
 
 
 def test_a_deadline_counts_down_and_ends_at_nothing() -> None:
@@ -45,86 +78,11 @@ def test_failures_are_counted() -> None:
     assert [deadline.failed() for _ in range(3)] == [1, 2, 3]
 
 
-def link(**config: object) -> tuple[Link, "asyncio.Future[None]"]:
-    closing = asyncio.get_running_loop().create_future()
-    return Link(dialer(**config), SystemClock(), closing), closing
-
-
-def test_all_who_ask_at_once_share_one_connection() -> None:
-    async def run() -> None:
-        async with scripted({}) as broker:
-            made, _ = link()
-            found = await asyncio.gather(*[made.connection(broker.endpoint) for _ in range(20)])
-            assert len({id(connection) for connection in found}) == 1
-            assert broker.connections == 1
-            assert made.is_open
-            await made.close()
-            assert not made.is_open
-
-    asyncio.run(run())
-
-
-def test_a_broker_that_moved_is_followed() -> None:
-    async def run() -> None:
-        async with scripted({}) as here, scripted({}) as there:
-            made, _ = link(reconnect_backoff_ms=1)
-            first = await made.connection(here.endpoint)
-            second = await made.connection(there.endpoint)
-            assert second.endpoint == there.endpoint
-            assert not first.is_open
-            await made.close()
-
-    asyncio.run(run())
-
-
-def test_a_broker_that_drops_everybody_is_asked_ever_more_rarely() -> None:
-    def hang_up(_: Asked) -> None:
-        raise HangUp
-
-    async def run() -> list[float]:
-        script: Script = {ApiKey.METADATA: hang_up}
-        async with scripted(script) as broker:
-            made, _ = link(reconnect_backoff_ms=8, reconnect_backoff_max_ms=1000)
-            loop = asyncio.get_running_loop()
-            moments = []
-            for _ in range(5):
-                connection = await made.connection(broker.endpoint)
-                moments.append(loop.time())
-                with pytest.raises(Unreachable):
-                    await connection.call(MetadataRequest(()), MetadataResponse)
-            return [after - before for before, after in itertools.pairwise(moments)]
-
-    waits_s = asyncio.run(run())
-    least_s = [0.8 * 0.008 * 2**number for number in range(4)]
-    assert all(wait >= least * 0.99 for wait, least in zip(waits_s, least_s, strict=True))
-
-
-def test_after_a_failure_the_next_attempt_waits_and_then_succeeds() -> None:
-    async def run() -> None:
-        (port,) = free_ports(1)
-        made, _ = link(reconnect_backoff_ms=20)
-        loop = asyncio.get_running_loop()
-        with pytest.raises(Unreachable, match="refused"):
-            await made.connection(BrokerAddress("127.0.0.1", port))
-        failed_s = loop.time()
-        async with scripted({}) as broker:
-            await made.connection(broker.endpoint)
-            assert loop.time() - failed_s >= 0.8 * 0.02 * 0.99
-            await made.close()
-
-    asyncio.run(run())
-
-
-def test_whoever_waits_for_the_next_attempt_hears_that_the_client_is_closed() -> None:
-    async def run() -> None:
-        (port,) = free_ports(1)
-        made, closing = link(reconnect_backoff_ms=10_000)
-        with pytest.raises(Unreachable):
-            await made.connection(BrokerAddress("127.0.0.1", port))
-        waiting = asyncio.create_task(made.connection(BrokerAddress("127.0.0.1", port)))
-        await asyncio.sleep(0)
-        closing.set_result(None)
-        with pytest.raises(Closed):
-            await waiting
-
-    asyncio.run(asyncio.wait_for(run(), 5))
+def test_there_is_another_attempt_while_time_and_failures_are_left() -> None:
+    deadline = RetryDeadline(ManualClock(), 1.0, failures_max=2)
+    assert deadline.allows(0.9)
+    assert not deadline.allows(1.0)
+    deadline.failed()
+    assert deadline.allows(0.9)
+    deadline.failed()
+    assert not deadline.allows(0.0)

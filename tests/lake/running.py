@@ -18,12 +18,12 @@ from lakelog.config.options import Options
 from lakelog.config.stores import open_metadata, open_objects
 from lakelog.index.ports import IndexedTopic, PinnedRange
 from lakelog.index.remote_index import RemoteIndex
+from lakelog.kafka_client.dialing import dial
 from lakelog.lake.read.http_index import HttpIndex
 from lakelog.pipeline.files.run_task import InlineEngine
 from lakelog.pipeline.options import PipelineOptions
 from lakelog.pipeline.planning.wal_ranges import PlanOptions
 from lakelog.pipeline.rounds import Pipeline
-from lakelog.server.client import Client
 from lakelog.streams.objects import FileKind
 from lakelog.wire.messages.create_topics import (
     CreatableTopic,
@@ -68,7 +68,7 @@ class Broker:
                 CreatableTopicConfig(key.replace("_", "."), value) for key, value in configs.items()
             )
             topic = CreatableTopic(name, partitions, -1, configs=chosen)
-            async with await Client.connect(self.running.address) as client:
+            async with await dial(str(self.running.address)) as client:
                 answer = await client.call(CreateTopicsRequest((topic,)), CreateTopicsResponse)
                 assert not answer.topics[0].error_code, answer
 
@@ -76,7 +76,7 @@ class Broker:
 
     def delete(self, name: str) -> None:
         async def delete() -> None:
-            async with await Client.connect(self.running.address) as client:
+            async with await dial(str(self.running.address)) as client:
                 request = DeleteTopicsRequest((DeleteTopicState(name),))
                 answer = await client.call(request, DeleteTopicsResponse)
                 assert not answer.responses[0].error_code, answer

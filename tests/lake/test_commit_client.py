@@ -43,6 +43,7 @@ from lakelog.lake.write.commit_client import (
 )
 from lakelog.log.writes import WrittenDomain as Answered
 from lakelog.model.failures import Failure, OutcomeUnknown, Refused, Unavailable
+from lakelog.retry import Backoff
 
 QUICK = CallLimits(connect_s=1.0, answer_s=5.0)
 
@@ -124,7 +125,7 @@ def test_a_commit_is_repeated_until_it_is_known_to_be_there_and_lands_once() -> 
 def test_when_the_time_is_over_what_is_said_is_what_is_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(commits_module, "PAUSE_S", 0.01)
+    monkeypatch.setattr(commits_module, "REPEAT", Backoff(10, 2_000))
 
     async def scenario() -> None:
         for faults, expected in (

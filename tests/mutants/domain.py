@@ -262,8 +262,8 @@ LOG: tuple[Plant, ...] = (
     plant(
         "a repeat under a new stamp",
         "domain/replica.py",
-        "                await asyncio.sleep(pause_s)\n"
-        "                pause_s = min(pause_s * 2, self._options.retry_max_s)\n"
+        "                failures += 1\n"
+        "                await asyncio.sleep(self._options.retry_backoff.grown_s(failures))\n"
         "                await self._look()\n",
         "                from lakelog.domain.envelope import Stamp, encode_record\n"
         "                queue = self._queue\n"
@@ -273,7 +273,8 @@ LOG: tuple[Plant, ...] = (
         "                stamp = Stamp(queue._incarnation, queue._number)\n"
         "                record = Record(queue._name, stamp, LEVEL_MAX, own.record.events)\n"
         "                own = OwnRecord(queue._number, record, encode_record(record))\n"
-        "                await asyncio.sleep(pause_s)\n"
+        "                failures += 1\n"
+        "                await asyncio.sleep(self._options.retry_backoff.grown_s(failures))\n"
         "                await self._look()\n",
         seeds=range(60),
     ),

@@ -14,8 +14,9 @@ from tests.pipeline.spark.processes import until
 from lakelog.clock import SystemClock
 from lakelog.model.failures import Refused
 from lakelog.pipeline.child_process import ChildOptions, keep_child_running, repeat
+from lakelog.retry import Backoff
 
-QUICK = ChildOptions(pause_s=0.01, pause_s_max=0.02, stop_s=30.0)
+QUICK = ChildOptions(pause=Backoff(10, 20), stop_s=30.0)
 
 Fields = dict[str, object]
 

@@ -8,9 +8,9 @@ from confluent_kafka.admin import AdminClient
 from tests.server.test_large_produce import one_batch_each, producer_of, sent, topic_of
 from tests.server.test_node import OPTIONS, new_world, running
 
+from lakelog.kafka_client.dialing import dial
 from lakelog.log.options import LogOptions
 from lakelog.model.errors import RETRIABLE, ErrorCode
-from lakelog.server.client import Client
 from lakelog.testing.broker import EmbeddedBroker, EmbeddedOptions
 from lakelog.wire.messages.delete_topics import (
     DeleteTopicsRequest,
@@ -26,7 +26,7 @@ def test_a_full_index_is_a_retriable_refusal_that_says_why_and_ends_with_its_cau
     async def scenario() -> None:
         async with running(new_world(), replace(OPTIONS, log=SMALL)) as node:
             value = node.metrics.registry.get_sample_value
-            async with await Client.connect(node.address) as client:
+            async with await dial(str(node.address)) as client:
                 topic = await topic_of(client, "old", 1)
                 other = await topic_of(client, "new", 3)
                 producer = await producer_of(client)

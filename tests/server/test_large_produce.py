@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 from tests.server.test_node import OPTIONS, new_world, running
 
+from lakelog.kafka_client.connection import Connection
+from lakelog.kafka_client.dialing import dial
 from lakelog.log.options import LogOptions
 from lakelog.model.failures import Unavailable
 from lakelog.objects.memory import MemoryObjectStore
@@ -14,7 +16,6 @@ from lakelog.objects.port import Buffer
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.columns import decode_columns
 from lakelog.records.header import split_batches
-from lakelog.server.client import Client
 from lakelog.server.options import Address
 from lakelog.testing.broker import EmbeddedBroker
 from lakelog.wire.messages.create_topics import (
@@ -61,25 +62,27 @@ def one_batch_each(topic: bytes, partitions: range, sequence: int, producer: int
     )
 
 
-async def topic_of(client: Client, name: str, partitions: int) -> bytes:
+async def topic_of(client: Connection, name: str, partitions: int) -> bytes:
     made = CreateTopicsRequest((CreatableTopic(name, partitions, -1),))
     assert (await client.call(made, CreateTopicsResponse)).topics[0].error_code == 0
     asked = MetadataRequest((MetadataRequestTopic(name=name),))
     return bytes((await client.call(asked, MetadataResponse)).topics[0].topic_id)
 
 
-async def producer_of(client: Client) -> int:
+async def producer_of(client: Connection) -> int:
     """A producer id that was given out; another one is refused."""
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
     return (await client.call(request, InitProducerIdResponse)).producer_id
 
 
-async def sent(client: Client, request: ProduceRequest) -> Sequence[PartitionProduceResponse]:
+async def sent(client: Connection, request: ProduceRequest) -> Sequence[PartitionProduceResponse]:
     answer = await client.call(request, ProduceResponse, timeout_s=PATIENCE_S)
     return answer.responses[0].partition_responses
 
 
-async def values(client: Client, topic: bytes, partitions: Sequence[int]) -> dict[int, list[bytes]]:
+async def values(
+    client: Connection, topic: bytes, partitions: Sequence[int]
+) -> dict[int, list[bytes]]:
     """The values of each partition, by one fetch."""
     wanted = tuple(
         FetchPartition(partition=at, fetch_offset=0, partition_max_bytes=1 << 20)
@@ -109,7 +112,7 @@ async def values(client: Client, topic: bytes, partitions: Sequence[int]) -> dic
 @pytest.mark.proof  # 25,000 partitions are made, written twice and read
 def test_a_request_of_more_batches_than_a_record_takes_is_stored_and_its_repeat_is_known() -> None:
     async def scenario(address: Address) -> None:
-        async with await Client.connect(address) as client:
+        async with await dial(str(address)) as client:
             topic = await topic_of(client, "many", BATCHES)
             request = one_batch_each(topic, range(BATCHES), 0, await producer_of(client))
             for _ in range(2):  # D1: the second time they are duplicates
@@ -141,13 +144,13 @@ def test_what_gathers_while_the_store_is_down_is_stored_when_it_is_back() -> Non
         objects = DownObjects(world.clock)
         options = replace(OPTIONS, log=LogOptions(puts_max=1, put_retry_ms=5))
         async with running(replace(world, objects=objects), options) as node:
-            client = await Client.connect(node.address)
+            client = await dial(str(node.address))
             topic = await topic_of(client, "many", 1_000)
             producer = await producer_of(client)
             objects.down = True
             requests = [one_batch_each(topic, range(1_000), at, producer) for at in range(REQUESTS)]
             size_bytes = sum(len(row.records or b"") for row in _rows(requests))
-            clients = [await Client.connect(node.address) for _ in requests]
+            clients = [await dial(str(node.address)) for _ in requests]
             answering = []
             for other, request in zip(clients, requests, strict=True):
                 before = node.metrics.produced_bytes.value

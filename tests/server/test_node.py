@@ -10,13 +10,13 @@ import pytest
 from lakelog.catalog.pointers import Pointers
 from lakelog.catalog.port import TableName
 from lakelog.clock import SystemClock, SystemEntropy
+from lakelog.kafka_client.dialing import dial
 from lakelog.meta import keys
 from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.model.failures import NotFound, Refused, Unavailable
 from lakelog.objects.memory import MemoryObjectStore
 from lakelog.objects.port import Buffer
 from lakelog.server.adapters import InstrumentedObjects
-from lakelog.server.client import Client
 from lakelog.server.node import Node, NodeEnvironment, NodeOptions
 from lakelog.server.options import Address
 from lakelog.telemetry import MetricsRegistry
@@ -50,7 +50,7 @@ async def running(world: NodeEnvironment, options: NodeOptions = OPTIONS) -> Asy
 
 async def created(node: Node, name: str) -> int:
     """The error code of a topic that is asked for, and so made."""
-    async with await Client.connect(node.address) as client:
+    async with await dial(str(node.address)) as client:
         request = MetadataRequest((MetadataRequestTopic(name=name),))
         answer = await client.call(request, MetadataResponse)
         return answer.topics[0].error_code

@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from lakelog.kafka_client.failures import BrokerError
 from lakelog.model.failures import Refused
-from lakelog.server.client import KafkaFailure
 from lakelog.testing.broker import EmbeddedBroker, EmbeddedOptions
 
 PATIENCE_S = 20.0
@@ -56,7 +56,7 @@ def test_a_broker_begins_empty_and_gives_its_port_back(lakelog_broker: EmbeddedB
 
 
 def test_a_topic_that_cannot_be_made_says_why(lakelog_broker: EmbeddedBroker) -> None:
-    with pytest.raises(KafkaFailure, match="INVALID_TOPIC_EXCEPTION"):
+    with pytest.raises(BrokerError, match="INVALID_TOPIC_EXCEPTION"):
         lakelog_broker.create_topic("no/slashes")
 
 

@@ -6,13 +6,13 @@ Who does what:
   code.
 - A module for each command: `serve` (with `up`), `demo`, `topics`, `records`, `groups`,
   `discover`, `sql`, `tables`, `pipeline`, `admin` (with `config` and `api-versions`). `command`
-  has what they share: options, the connection, tables and JSON.
+  has what they share: options, the cluster of `lakelog.kafka_client` that Kafka commands ask,
+  tables and JSON.
 - `compose` is the composition root: it opens the stores and runs a broker; `http_port` puts
   together what is behind its HTTP port, and is imported when the Kafka port serves.
-- The group commands ask a whole cluster: `cluster.ClusterConnections` finds leaders and
-  coordinators, `group_view` reads groups, `group_offsets` offsets, `group_seek` plans a move
-  (`Move`) and commits it; `groups` prints.
-- `record_clients` sends and reads records; `offsets` parses from where to where (`ReadBounds`).
-- `demo_clients` are the demo's Kafka clients, `pipeline_progress` shows a pipeline's rounds,
-  `sql_values` renders Arrow values.
+- The group commands: `group_view` reads groups, `group_offsets` where they stand in a log,
+  `group_seek` plans a move (`Move`) and commits it; `groups` prints.
+- `record_clients` sends and reads records at their leaders; `offsets` parses from where to where
+  (`ReadBounds`).
+- `demo_clients` are the demo's Kafka clients, `pipeline_progress` shows a pipeline's rounds.
 """

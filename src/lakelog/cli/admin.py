@@ -15,12 +15,13 @@ from typing import Final
 import click
 
 from lakelog.cli.command import (
-    AddressType,
+    ClientConfig,
     asked,
     converse,
     file_option,
     http_option,
     json_option,
+    kafka_options,
     show,
     show_json,
     show_rows,
@@ -29,8 +30,8 @@ from lakelog.clock import SystemClock, SystemUptime
 from lakelog.config import keys
 from lakelog.config.load import load
 from lakelog.config.options import Options
+from lakelog.kafka_client.cluster import KafkaCluster
 from lakelog.objects.local_clock import LocalClock
-from lakelog.server.client import Client
 from lakelog.server.options import Address
 from lakelog.wire.apis import ADVERTISED_FROM, APIS, ApiKey
 
@@ -79,17 +80,11 @@ def _loaded(file: Path | None) -> Options:
 
 
 @click.command(name="api-versions")
-@click.option(
-    "--bootstrap-server",
-    "-b",
-    "broker",
-    type=AddressType(),
-    help="Ask a running broker instead of this program.",
-)
+@kafka_options(is_needed=False)
 @json_option
-def api_versions(broker: Address | None, as_json: bool) -> None:
+def api_versions(kafka: ClientConfig | None, as_json: bool) -> None:
     """List the Kafka APIs and the versions of each."""
-    if broker is None:
+    if kafka is None:
         from lakelog.broker.api import advertised  # noqa: PLC0415 - only needed here, and large
         from lakelog.broker.call import BrokerOptions  # noqa: PLC0415 - only needed here
 
@@ -98,7 +93,7 @@ def api_versions(broker: Address | None, as_json: bool) -> None:
             for key in map(ApiKey, advertised(BrokerOptions()))
         }
     else:
-        versions = converse(broker, _asked)
+        versions = converse(kafka, _asked)
     rows = [
         {
             "key": key,
@@ -111,8 +106,9 @@ def api_versions(broker: Address | None, as_json: bool) -> None:
     show_rows(("key", "api", "from", "to"), rows, as_json=as_json)
 
 
-async def _asked(client: Client) -> dict[int, tuple[int, int]]:
-    return {key: (found.start, found.stop - 1) for key, found in client.versions.items()}
+async def _asked(cluster: KafkaCluster) -> dict[int, tuple[int, int]]:
+    connection = await cluster.any_connection()
+    return {key: (found.start, found.stop - 1) for key, found in connection.versions.items()}
 
 
 @click.group()

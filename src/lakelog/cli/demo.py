@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from lakelog.cli.command import check, show, show_json
+from lakelog.cli.command import check, open_cluster, show, show_json
 from lakelog.cli.compose import RunningBroker, embedded_broker
 from lakelog.cli.demo_clients import Placed, clients
 from lakelog.cli.offsets import End, ReadBounds, Start
@@ -28,9 +28,9 @@ from lakelog.cli.serve import loop_factory
 from lakelog.clock import SystemClock
 from lakelog.config.load import load
 from lakelog.config.options import Options
+from lakelog.kafka_client.dialing import dial
 from lakelog.model.failures import Corrupt, Refused, Unavailable
 from lakelog.records.build import Record
-from lakelog.server.client import Client
 from lakelog.wire.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -201,9 +201,9 @@ async def _exchange(
     running: RunningBroker, sent: list[Record], start_s: float, say: Say
 ) -> tuple[Figures, Placed]:
     """Produce and consume; returns where every record is."""
-    async with await Client.connect(running.address) as client:
+    async with await dial(str(running.address)) as connection:
         topic = CreatableTopic(TOPIC, PARTITIONS, -1)
-        created = await client.call(CreateTopicsRequest((topic,)), CreateTopicsResponse)
+        created = await connection.call(CreateTopicsRequest((topic,)), CreateTopicsResponse)
         check(created.topics[0].error_code, created.topics[0].error_message, about=TOPIC)
     say(f"Topic {TOPIC!r} with {PARTITIONS} partitions is there, and is an empty table")
     kafka = clients(running.address)
@@ -243,9 +243,9 @@ async def _tabled(
             raise Corrupt(f"DuckDB counts {counted} rows of {len(placed)}")
         say(f"DuckDB counts {counted:,} rows")
     began_s = time.perf_counter()
-    async with await Client.connect(running.address) as client:
+    async with open_cluster({"bootstrap.servers": str(running.address)}) as cluster:
         found: Placed = {}
-        async for some in consume(client, TopicRead(TOPIC, ReadBounds(Start(), End()))):
+        async for some in consume(cluster, TopicRead(TOPIC, ReadBounds(Start(), End()))):
             found |= {(each.partition, each.offset): each.record for each in some}
     _compare(placed, found)
     again_s = time.perf_counter() - began_s

@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Protocol, TypeAlias
 
+from lakelog.cli.command import open_cluster
 from lakelog.cli.offsets import End, ReadBounds, Start
 from lakelog.cli.record_clients import Sender, Sending, TopicRead, chunks, consume
 from lakelog.model.failures import Unavailable
 from lakelog.records.build import Record
 from lakelog.records.codecs import Codec
-from lakelog.server.client import Client
 from lakelog.server.options import Address
 
 GROUP: Final = "demo-readers"
@@ -59,8 +59,8 @@ class OwnClients:
     async def produce(self, topic: str, records: Sequence[Record]) -> Placed:
         """Send all records; where each one is."""
         placed: Placed = {}
-        async with await Client.connect(self._address) as client:
-            sender = await Sender.open(client, Sending(topic, codec=Codec.LZ4))
+        async with open_cluster({"bootstrap.servers": str(self._address)}) as cluster:
+            sender = await Sender.open(cluster, Sending(topic, codec=Codec.LZ4))
             for chunk in chunks((record, None) for record in records):
                 for (record, _), where in zip(chunk, await sender.send(chunk), strict=True):
                     placed[where.partition, where.offset] = record
@@ -69,8 +69,8 @@ class OwnClients:
     async def consume(self, topic: str, count: int) -> Placed:
         """Read so many records from the beginning."""
         placed: Placed = {}
-        async with await Client.connect(self._address) as client:
-            async for some in consume(client, TopicRead(topic, ReadBounds(Start(), End()))):
+        async with open_cluster({"bootstrap.servers": str(self._address)}) as cluster:
+            async for some in consume(cluster, TopicRead(topic, ReadBounds(Start(), End()))):
                 placed |= {(each.partition, each.offset): each.record for each in some}
         return placed
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import click
 
-from lakelog.cli.command import DEFAULT_BROKER, json_option, show, table
+from lakelog.cli.command import ClientConfig, json_option, kafka_options, show, table
 from lakelog.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -54,15 +54,7 @@ class Screen(Protocol):
 
 
 @click.command()
-@click.option(
-    *("--bootstrap-server", "-b", "servers"),
-    default=DEFAULT_BROKER,
-    envvar="LAKELOG_BOOTSTRAP_SERVER",
-    show_default=True,
-    show_envvar=True,
-    metavar="HOST:PORT,...",
-    help="Where brokers listen.",
-)
+@kafka_options()
 @click.option("--group", "-g", required=True, help="The group that the nodes share.")
 @click.option(
     *("--topic", "-t", "topics"), multiple=True, required=True, help="Share its partitions."
@@ -88,7 +80,7 @@ class Screen(Protocol):
 @json_option
 def discover(  # noqa: PLR0913 - one parameter for each option of the command
     *,
-    servers: str,
+    kafka: ClientConfig,
     group: str,
     topics: tuple[str, ...],
     node_id: str | None,
@@ -113,10 +105,11 @@ def discover(  # noqa: PLR0913 - one parameter for each option of the command
     node = KafkaDiscovery(
         KafkaDiscoveryConfig(
             node_id=node_id or f"{platform.node()}-{os.getpid()}",
-            bootstrap_servers=servers,
+            bootstrap_servers=str(kafka["bootstrap.servers"]),
             group_id=group,
             topics=topics,
             metadata=NodeMetadata(cores=cores, failure_domain=failure_domain),
+            client=kafka,
         )
     )
     with _screen(as_json=as_json) as screen, _heard_signals() as signals:

@@ -1,4 +1,4 @@
-"""The offsets that group commands need: committed ones, and what the log holds beside them.
+"""Where groups stand in a log: what it holds beside their commits, and how old the unread is.
 
 - Leaders know where a log starts and ends, and where a time is in it. A partition that cannot be
   asked does not stop the others: it is answered with the reason.
@@ -9,17 +9,29 @@
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 
-from lakelog.cli.cluster import MOVING, ClusterConnections, TopicLeaders, has_id
 from lakelog.cli.command import check
-from lakelog.cli.group_view import NamedPartition, Position
+from lakelog.cli.group_view import Position
 from lakelog.cli.record_clients import DECOMPRESSED_BYTES_MAX, WAIT_MS
-from lakelog.cli.topics import CONSUMER, EARLIEST, LATEST, TIMEOUT_MS
+from lakelog.kafka_client.admin import (
+    EARLIEST_MS,
+    LATEST_MS,
+    LogBounds,
+    OffsetOrFailure,
+    TopicPartition,
+    ask_offsets,
+    by_leader,
+)
+from lakelog.kafka_client.cluster import KafkaCluster
+from lakelog.kafka_client.connection import Connection
+from lakelog.kafka_client.failures import BrokerError
+from lakelog.kafka_client.metadata import TopicMetadata
+from lakelog.model.errors import ErrorCode
 from lakelog.records.columns import decode_columns
 from lakelog.records.header import (
     BatchError,
@@ -28,7 +40,6 @@ from lakelog.records.header import (
     parse_header,
     split_batches,
 )
-from lakelog.server.client import Client, KafkaFailure, Unreachable
 from lakelog.wire.messages.fetch import (
     FetchPartition,
     FetchPartitionData,
@@ -36,48 +47,36 @@ from lakelog.wire.messages.fetch import (
     FetchResponse,
     FetchTopic,
 )
-from lakelog.wire.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
-from lakelog.wire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
-from lakelog.wire.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchResponse,
-    OffsetFetchResponsePartition,
-    OffsetFetchResponsePartitions,
-)
+from lakelog.wire.schema import ZERO_UUID
 
 NO_TOPIC: Final = "no such topic"
 NO_PARTITION: Final = "no such partition"
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """What a partition holds: the offsets [start, end)."""
+_GONE: Final = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.INVALID_TOPIC_EXCEPTION,
+)
 
-    start: int
-    end: int
+
+async def known_topics(cluster: KafkaCluster, names: Iterable[str]) -> dict[str, TopicMetadata]:
+    """Those of these topics that there are, by their names."""
+    views = await cluster.topics(sorted(set(names)))
+    found = {name: view for name, view in views.items() if view.error not in _GONE}
+    for name, view in found.items():
+        check(view.error, about=name)
+    return found
 
 
-async def extents(
-    cluster: ClusterConnections,
-    topics: Mapping[str, TopicLeaders],
-    wanted: Iterable[NamedPartition],
-) -> dict[NamedPartition, Extent | str]:
+async def log_bounds(
+    cluster: KafkaCluster, topics: Mapping[str, TopicMetadata], wanted: Iterable[TopicPartition]
+) -> dict[TopicPartition, LogBounds | str]:
     """What each partition holds, or why that is not known."""
     wanted = sorted(set(wanted))
-    starts = await offsets_at(cluster, topics, wanted, EARLIEST)
-    ends = await offsets_at(cluster, topics, wanted, LATEST)
-    found: dict[NamedPartition, Extent | str] = {}
+    starts = await offsets_at(cluster, topics, wanted, EARLIEST_MS)
+    ends = await offsets_at(cluster, topics, wanted, LATEST_MS)
+    found: dict[TopicPartition, LogBounds | str] = {}
     for at in wanted:
         start, end = starts[at], ends[at]
         if isinstance(start, str):
@@ -85,62 +84,32 @@ async def extents(
         elif isinstance(end, str):
             found[at] = end
         else:
-            found[at] = Extent(start, max(start, end))
+            found[at] = LogBounds(start, max(start, end))
     return found
 
 
 async def offsets_at(
-    cluster: ClusterConnections,
-    topics: Mapping[str, TopicLeaders],
-    wanted: Iterable[NamedPartition],
+    cluster: KafkaCluster,
+    topics: Mapping[str, TopicMetadata],
+    wanted: Iterable[TopicPartition],
     timestamp: int,
-) -> dict[NamedPartition, int | str]:
+) -> dict[TopicPartition, int | str]:
     """The offset that a time, or -1 and -2, stands for in each partition, or why it is not known.
 
     The offset is -1 where no record is that late.
     """
     wanted = sorted(set(wanted))
-    found: dict[NamedPartition, int | str] = {at: _missing(topics, at) for at in wanted}
-    for leader, led in by_leader(topics, wanted).items():
-        try:
-            client = await cluster.leader(leader)
-            answer = await client.call(_request(led, timestamp), ListOffsetsResponse)
-        except (Unreachable, KafkaFailure) as reason:
-            found.update(dict.fromkeys(led, str(reason)))
-            continue
-        for topic in answer.topics:
-            for each in topic.partitions:
-                at = NamedPartition(topic.name, each.partition_index)
-                code = each.error_code
-                found[at] = str(KafkaFailure(code)) if code else each.offset
-    return found
+    missing = {at: _missing(topics, at) for at in wanted}
+    asked = {at: timestamp for at in wanted if not missing[at]}
+    found = await ask_offsets(cluster, asked, cluster.deadline())
+    return {at: missing[at] or _offset_or_reason(found[at]) for at in wanted}
 
 
-def by_leader(
-    topics: Mapping[str, TopicLeaders], wanted: Iterable[NamedPartition]
-) -> dict[int, list[NamedPartition]]:
-    """The partitions that each broker leads, in order; those that are not there are left out."""
-    found: dict[int, list[NamedPartition]] = {}
-    for at in sorted(wanted):
-        topic = topics.get(at.topic)
-        if topic is not None and at.partition in topic.leaders:
-            found.setdefault(topic.leaders[at.partition], []).append(at)
-    return found
-
-
-def _missing(topics: Mapping[str, TopicLeaders], at: NamedPartition) -> str:
-    return NO_TOPIC if at.topic not in topics else NO_PARTITION
-
-
-def _request(led: list[NamedPartition], timestamp: int) -> ListOffsetsRequest:
-    asked = tuple(
-        ListOffsetsTopic(
-            name,
-            tuple(ListOffsetsPartition(at.partition, timestamp=timestamp) for at in group),
-        )
-        for name, group in groupby(led, key=lambda at: at.topic)
-    )
-    return ListOffsetsRequest(CONSUMER, topics=asked, timeout_ms=TIMEOUT_MS)
+def _missing(topics: Mapping[str, TopicMetadata], at: TopicPartition) -> str:
+    topic = topics.get(at.topic)
+    if topic is None:
+        return NO_TOPIC
+    return "" if at.partition in topic.leaders else NO_PARTITION
 
 
 STAGES: Final = ((64 << 10, 64), (1_100_000, 8))
@@ -154,18 +123,18 @@ ROUNDS_MAX: Final = 64
 
 
 async def first_unread(
-    cluster: ClusterConnections,
-    topics: Mapping[str, TopicLeaders],
-    unread: Mapping[NamedPartition, range],
-) -> dict[NamedPartition, int | None]:
+    cluster: KafkaCluster,
+    topics: Mapping[str, TopicMetadata],
+    unread: Mapping[TopicPartition, range],
+) -> dict[TopicPartition, int | None]:
     """The timestamp of the first record in each range of offsets.
 
     It is None where the range holds no record; a partition that could not be read is left out.
     """
-    found: dict[NamedPartition, int | None] = {}
-    for leader, led in by_leader(topics, [at for at, left in unread.items() if left]).items():
-        client = await cluster.leader(leader)
-        search = _Search(client, topics, {at: unread[at] for at in led})
+    found: dict[TopicPartition, int | None] = {}
+    for leader, led in by_leader([at for at, left in unread.items() if left], topics).items():
+        connection = await cluster.connection(leader)
+        search = _Search(connection, topics, {at: unread[at] for at in led})
         for bytes_max, count in STAGES:
             asked = list(search.left)
             for first in range(0, len(asked), count):
@@ -180,14 +149,17 @@ class _Search:
     """The partitions of one leader: what is found, and in which offsets the others are sought."""
 
     def __init__(
-        self, client: Client, topics: Mapping[str, TopicLeaders], left: dict[NamedPartition, range]
+        self,
+        connection: Connection,
+        topics: Mapping[str, TopicMetadata],
+        left: dict[TopicPartition, range],
     ) -> None:
-        self._client = client
+        self._connection = connection
         self._topics = topics
         self.left = left
-        self.found: dict[NamedPartition, int | None] = {}
+        self.found: dict[TopicPartition, int | None] = {}
 
-    async def insist(self, at: NamedPartition) -> None:
+    async def insist(self, at: TopicPartition) -> None:
         """Look at batch after batch until a record is found or nothing more is learnt."""
         for _ in range(ROUNDS_MAX):
             before = self.left.get(at)
@@ -195,18 +167,19 @@ class _Search:
             if self.left.get(at) in (before, None):
                 return
 
-    async def ask(self, asked: Sequence[NamedPartition], bytes_max: int) -> None:
+    async def ask(self, asked: Sequence[TopicPartition], bytes_max: int) -> None:
         """Fetch once, and take out what is settled."""
-        answer = await self._client.call(self._request(asked, bytes_max), FetchResponse)
-        names = {self._topics[at.topic].id: at.topic for at in asked}
+        answer = await self._connection.call(self._request(asked, bytes_max), FetchResponse)
+        names = {self._topics[at.topic].topic_id: at.topic for at in asked}
         for topic in answer.responses:
-            name = names.get(topic.topic_id, "") if has_id(topic.topic_id) else topic.topic
+            is_named = topic.topic_id == ZERO_UUID
+            name = topic.topic if is_named else names.get(topic.topic_id, "")
             for data in topic.partitions:
-                at = NamedPartition(name, data.partition_index)
+                at = TopicPartition(name, data.partition_index)
                 if at in self.left:
                     self._take(at, data)
 
-    def _take(self, at: NamedPartition, data: FetchPartitionData) -> None:
+    def _take(self, at: TopicPartition, data: FetchPartitionData) -> None:
         unread = self.left.pop(at)
         if data.error_code:
             return
@@ -220,10 +193,10 @@ class _Search:
         else:
             self.left[at] = rest
 
-    def _request(self, asked: Sequence[NamedPartition], bytes_max: int) -> FetchRequest:
+    def _request(self, asked: Sequence[TopicPartition], bytes_max: int) -> FetchRequest:
         topics = tuple(
             FetchTopic(
-                self._topics[name].id,
+                self._topics[name].topic_id,
                 tuple(
                     FetchPartition(
                         at.partition,
@@ -264,81 +237,28 @@ def scan(data: memoryview, unread: range) -> tuple[int | None, range]:
     return None, unread
 
 
-NOT_COMMITTED: Final = -1
-
-_Committed: TypeAlias = tuple[OffsetFetchResponsePartition | OffsetFetchResponsePartitions, ...]
-
-
-async def committed_offsets(cluster: ClusterConnections, group: str) -> dict[NamedPartition, int]:
-    """What a group has committed, by partition; a group that is not there has committed nothing."""
-
-    async def ask(client: Client) -> OffsetFetchResponse:
-        wanted = OffsetFetchRequestGroup(group, topics=None)
-        request = OffsetFetchRequest((wanted,), group_id=group, topics=None)
-        answer = await client.call(request, OffsetFetchResponse)
-        check(answer.error_code, about=group)
-        for each in answer.groups:
-            check(each.error_code, about=group)
-        return answer
-
-    _, answer = await cluster.at_coordinator(group, ask)
-    if not answer.groups:  # one group before v8
-        return _offsets((topic.name, topic.partitions) for topic in answer.topics)
-    topics = answer.groups[0].topics
-    # From v10 on topics have ids only; what has no name any more was deleted just now.
-    ids = [topic.topic_id for topic in topics if has_id(topic.topic_id)]
-    names = {topic.id: topic.name for topic in (await cluster.topics(ids=ids)).values()}
-    return _offsets((names.get(topic.topic_id, topic.name), topic.partitions) for topic in topics)
-
-
-async def commit_offsets(
-    cluster: ClusterConnections,
-    group: str,
-    topics: Mapping[str, TopicLeaders],
-    offsets: Mapping[NamedPartition, int],
-) -> dict[NamedPartition, int]:
-    """Commit as an administrator, for no member and no generation; returns the refusals' codes."""
-    request = OffsetCommitRequest(group, topics=_by_topic(topics, offsets))
-
-    async def ask(client: Client) -> dict[NamedPartition, int]:
-        answer = await client.call(request, OffsetCommitResponse)
-        names = {topic.id: topic.name for topic in topics.values()}
-        refused = {}
-        for topic in answer.topics:
-            name = names.get(topic.topic_id, "") if has_id(topic.topic_id) else topic.name
-            for each in topic.partitions:
-                if each.error_code in MOVING:
-                    raise KafkaFailure(each.error_code, about=group)
-                if each.error_code:
-                    refused[NamedPartition(name, each.partition_index)] = each.error_code
-        return refused
-
-    _, refused = await cluster.at_coordinator(group, ask)
-    return refused
-
-
 async def positions(
-    cluster: ClusterConnections,
-    topics: Mapping[str, TopicLeaders],
-    committed: Mapping[NamedPartition, int],
-    wanted: Iterable[NamedPartition],
+    cluster: KafkaCluster,
+    topics: Mapping[str, TopicMetadata],
+    committed: Mapping[TopicPartition, int],
+    wanted: Iterable[TopicPartition],
 ) -> list[Position]:
     """Where a group stands in each of these partitions, in order; how old it is, is not asked."""
     wanted = sorted(set(wanted))
-    held = await extents(cluster, topics, wanted)
+    held = await log_bounds(cluster, topics, wanted)
     found = []
     for at in wanted:
         position = Position(at, committed.get(at))
-        extent = held[at]
-        if isinstance(extent, str):
-            found.append(replace(position, trouble=extent))
+        bounds = held[at]
+        if isinstance(bounds, str):
+            found.append(replace(position, trouble=bounds))
         else:
-            found.append(replace(position, start=extent.start, end=extent.end))
+            found.append(replace(position, start=bounds.start, end=bounds.end))
     return found
 
 
 async def dated(
-    cluster: ClusterConnections, topics: Mapping[str, TopicLeaders], found: Iterable[Position]
+    cluster: KafkaCluster, topics: Mapping[str, TopicMetadata], found: Iterable[Position]
 ) -> list[Position]:
     """The same positions with the time of the first record that is left to read."""
     found = list(found)
@@ -354,24 +274,7 @@ async def dated(
     ]
 
 
-def _offsets(topics: Iterable[tuple[str, _Committed]]) -> dict[NamedPartition, int]:
-    found = {}
-    for name, partitions in topics:
-        for each in partitions:
-            check(each.error_code, about=f"{name}, partition {each.partition_index}")
-            if name and each.committed_offset != NOT_COMMITTED:
-                found[NamedPartition(name, each.partition_index)] = each.committed_offset
-    return found
-
-
-def _by_topic(
-    topics: Mapping[str, TopicLeaders], offsets: Mapping[NamedPartition, int]
-) -> tuple[OffsetCommitRequestTopic, ...]:
-    return tuple(
-        OffsetCommitRequestTopic(
-            topics[name].id,
-            tuple(OffsetCommitRequestPartition(at.partition, offsets[at]) for at in group),
-            name,
-        )
-        for name, group in groupby(sorted(offsets), key=lambda at: at.topic)
-    )
+def _offset_or_reason(outcome: OffsetOrFailure) -> int | str:
+    if isinstance(outcome, int):
+        return outcome
+    return outcome.name if isinstance(outcome, BrokerError) else str(outcome)

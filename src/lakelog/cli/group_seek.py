@@ -15,12 +15,15 @@ from typing import Final, TypeAlias, assert_never
 
 import click
 
-from lakelog.cli.cluster import ClusterConnections, TopicLeaders
-from lakelog.cli.group_offsets import commit_offsets, committed_offsets, offsets_at, positions
-from lakelog.cli.group_view import NamedPartition, Position, describe_group
+from lakelog.cli.command import partition_text
+from lakelog.cli.group_offsets import known_topics, offsets_at, positions
+from lakelog.cli.group_view import Position, describe_group
 from lakelog.cli.offsets import At, Bound, End, Exact, OffsetError, Start, parse
+from lakelog.kafka_client.admin import TopicPartition, load_committed, try_commit
+from lakelog.kafka_client.cluster import KafkaCluster
+from lakelog.kafka_client.failures import BrokerError
+from lakelog.kafka_client.metadata import TopicMetadata
 from lakelog.model.errors import ErrorCode
-from lakelog.server.client import KafkaFailure
 
 TARGETS: Final = "earliest, latest, n, +n, -n or a time (a date, milliseconds, @-1h)"
 
@@ -51,7 +54,7 @@ class Scope:
 class Move:
     """A partition's committed offset before and after; without an aim it stays as it is."""
 
-    at: NamedPartition
+    at: TopicPartition
     before: int | None
     after: int | None
     note: str = ""
@@ -177,15 +180,14 @@ class Seeking:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What a seek would do, and the topics and the members that it met."""
+    """What a seek would do, and the members that it met."""
 
     seeking: Seeking
-    topics: Mapping[str, TopicLeaders]
     moves: list[Move]
     members: int | None
     """How many members the group has; None if there is no such group yet."""
 
-    def offsets(self) -> dict[NamedPartition, int]:
+    def offsets(self) -> dict[TopicPartition, int]:
         """What would be committed."""
         return {move.at: move.after for move in self.moves if move.after is not None}
 
@@ -195,36 +197,37 @@ class Executed:
     """What became of a seek."""
 
     prepared: Prepared
-    refused: Mapping[NamedPartition, int]
-    committed: Mapping[NamedPartition, int]
+    refused: Mapping[TopicPartition, int]
+    committed: Mapping[TopicPartition, int]
 
     def failures(self) -> list[str]:
         """What is not as it was to be, and why."""
         found = []
         for move in self.prepared.moves:
             at, now = move.at, self.committed.get(move.at)
+            named = partition_text(at)
             if move.after is None:
-                found.append(f"{at}: not moved, {move.note}")
+                found.append(f"{named}: not moved, {move.note}")
             elif at in self.refused:
-                found.append(str(KafkaFailure(self.refused[at], about=str(at))))
+                found.append(str(BrokerError(self.refused[at], named)))
             elif now != move.after:
-                found.append(f"{at}: {now} is committed, not {move.after}")
+                found.append(f"{named}: {now} is committed, not {move.after}")
         return found
 
 
-async def prepare(cluster: ClusterConnections, seeking: Seeking) -> Prepared:
+async def prepare(cluster: KafkaCluster, seeking: Seeking) -> Prepared:
     """Find out what a seek would do; nothing is written."""
     members = await _members(cluster, seeking.group)
-    committed = await committed_offsets(cluster, seeking.group)
+    committed = await load_committed(cluster, seeking.group, None, cluster.deadline())
     if not seeking.scopes and not committed:
         raise click.ClickException(
             f"{seeking.group}: nothing is committed there, so name the topics with --topic"
         )
     names = [scope.topic for scope in seeking.scopes] or [at.topic for at in committed]
-    topics = await cluster.topics(names=names)
+    topics = await known_topics(cluster, names)
     wanted = _wanted(seeking.scopes, topics) if seeking.scopes else set(committed)
     found = await positions(cluster, topics, committed, wanted)
-    times: Mapping[NamedPartition, int | str] = {}
+    times: Mapping[TopicPartition, int | str] = {}
     if isinstance(seeking.target, At):
         times = await offsets_at(cluster, topics, wanted, seeking.target.timestamp_ms)
     moves = []
@@ -234,20 +237,21 @@ async def prepare(cluster: ClusterConnections, seeking: Seeking) -> Prepared:
             moves.append(Move(position.at, position.committed, None, at))
         else:
             moves.append(plan(position, seeking.target, at=at))
-    return Prepared(seeking, topics, moves, members)
+    return Prepared(seeking, moves, members)
 
 
-async def execute(cluster: ClusterConnections, prepared: Prepared) -> Executed:
+async def execute(cluster: KafkaCluster, prepared: Prepared) -> Executed:
     """Commit what was prepared, and read back what is committed then."""
     group, offsets = prepared.seeking.group, prepared.offsets()
     if prepared.members:
         raise click.ClickException(has_members(group, prepared.members))
     if not offsets:
         raise click.ClickException(f"{group}: there is nothing to move")
-    refused = await commit_offsets(cluster, group, prepared.topics, offsets)
+    refused = await try_commit(cluster, group, offsets, cluster.deadline())
     if HAS_MEMBERS.intersection(refused.values()):
         raise click.ClickException(has_members(group, None))
-    return Executed(prepared, refused, await committed_offsets(cluster, group))
+    committed = await load_committed(cluster, group, None, cluster.deadline())
+    return Executed(prepared, refused, committed)
 
 
 def has_members(group: str, count: int | None) -> str:
@@ -259,26 +263,27 @@ def has_members(group: str, count: int | None) -> str:
     )
 
 
-async def _members(cluster: ClusterConnections, group: str) -> int | None:
+async def _members(cluster: KafkaCluster, group: str) -> int | None:
     try:
         _, facts = await describe_group(cluster, group)
-    except KafkaFailure as failure:
+    except BrokerError as failure:
         if failure.code == ErrorCode.GROUP_ID_NOT_FOUND:
             return None
         raise
     return len(facts.members)
 
 
-def _wanted(scopes: Iterable[Scope], topics: Mapping[str, TopicLeaders]) -> set[NamedPartition]:
+def _wanted(scopes: Iterable[Scope], topics: Mapping[str, TopicMetadata]) -> set[TopicPartition]:
     wanted = set()
     for scope in scopes:
         topic = topics.get(scope.topic)
         if topic is None:
-            raise KafkaFailure(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, about=scope.topic)
-        indexes = tuple(topic.leaders) if scope.partitions is None else scope.partitions
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, scope.topic)
+        known = topic.leaders
+        indexes = tuple(known) if scope.partitions is None else scope.partitions
         for index in indexes:
-            at = NamedPartition(scope.topic, index)
-            if index not in topic.leaders:
-                raise KafkaFailure(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, about=str(at))
+            at = TopicPartition(scope.topic, index)
+            if index not in known:
+                raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, partition_text(at))
             wanted.add(at)
     return wanted

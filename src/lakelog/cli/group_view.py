@@ -17,12 +17,15 @@
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
-from lakelog.cli.cluster import ClusterConnections, ClusterNode, patiently
 from lakelog.cli.command import check
+from lakelog.kafka_client.admin import TopicPartition, at_coordinator, pause
+from lakelog.kafka_client.cluster import KafkaCluster
+from lakelog.kafka_client.connection import Connection
+from lakelog.kafka_client.failures import BrokerError, ClientFailure, Unsupported
+from lakelog.kafka_client.metadata import ClusterNode
 from lakelog.model.errors import ErrorCode
-from lakelog.server.client import Client, KafkaFailure, Unreachable
 from lakelog.topics.routing import zone_of
 from lakelog.wire.apis import ApiKey
 from lakelog.wire.codec import PROTOCOL_TYPE, decode_assignment, decode_subscription
@@ -43,21 +46,11 @@ from lakelog.wire.messages.list_groups import ListedGroup, ListGroupsRequest, Li
 from lakelog.wire.schema import ProtocolError
 
 
-class NamedPartition(NamedTuple):
-    """A partition and its topic; they sort as people list them."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}, partition {self.partition}"
-
-
 @dataclass(frozen=True, slots=True)
 class Position:
     """Where a group stands in a partition that holds [start, end)."""
 
-    at: NamedPartition
+    at: TopicPartition
     committed: int | None = None
     start: int | None = None
     end: int | None = None
@@ -158,12 +151,12 @@ class GroupFacts:
     epoch: int | None = None
     assignment_epoch: int | None = None
 
-    def assigned(self) -> list[NamedPartition]:
+    def assigned(self) -> list[TopicPartition]:
         """Every partition that some member has or shall have."""
         held = (part for each in self.members for part in (each.assigned, each.target) if part)
         return sorted(
             {
-                NamedPartition(topic, index)
+                TopicPartition(topic, index)
                 for part in held
                 for topic, indexes in part.items()
                 for index in indexes
@@ -171,21 +164,24 @@ class GroupFacts:
         )
 
 
-async def describe_group(cluster: ClusterConnections, group: str) -> tuple[ClusterNode, GroupFacts]:
-    """Ask a group's coordinator; raises KafkaFailure with GROUP_ID_NOT_FOUND if it is not there."""
+async def describe_group(cluster: KafkaCluster, group: str) -> tuple[ClusterNode, GroupFacts]:
+    """Ask a group's coordinator; raises BrokerError with GROUP_ID_NOT_FOUND if it is not there."""
 
-    async def ask(client: Client) -> GroupFacts:
-        found = await _as_consumer_group(client, group)
-        return found if found is not None else await _as_classic_group(client, group)
+    async def ask(connection: Connection) -> GroupFacts:
+        found = await _as_consumer_group(connection, group)
+        return found if found is not None else await _as_classic_group(connection, group)
 
-    return await cluster.at_coordinator(group, ask)
+    facts = await at_coordinator(cluster, group, ask, cluster.deadline())
+    node = cluster.known_coordinator(group)
+    assert node is not None, "it has answered"
+    return node, facts
 
 
-async def _as_consumer_group(client: Client, group: str) -> GroupFacts | None:
-    if ApiKey.CONSUMER_GROUP_DESCRIBE not in client.versions:
+async def _as_consumer_group(connection: Connection, group: str) -> GroupFacts | None:
+    if ApiKey.CONSUMER_GROUP_DESCRIBE not in connection.versions:
         return None
     request = ConsumerGroupDescribeRequest((group,))
-    answer = await client.call(request, ConsumerGroupDescribeResponse)
+    answer = await connection.call(request, ConsumerGroupDescribeResponse)
     found = answer.groups[0]
     if found.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
         return None
@@ -193,12 +189,12 @@ async def _as_consumer_group(client: Client, group: str) -> GroupFacts | None:
     return consumer_facts(found)
 
 
-async def _as_classic_group(client: Client, group: str) -> GroupFacts:
-    answer = await client.call(DescribeGroupsRequest((group,)), DescribeGroupsResponse)
+async def _as_classic_group(connection: Connection, group: str) -> GroupFacts:
+    answer = await connection.call(DescribeGroupsRequest((group,)), DescribeGroupsResponse)
     found = answer.groups[0]
     # Before v6 a group that is not there is a dead one.
     if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND or found.group_state == DEAD:
-        raise KafkaFailure(ErrorCode.GROUP_ID_NOT_FOUND, NO_GROUP, about=group)
+        raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, group, NO_GROUP)
     check(found.error_code, found.error_message, about=group)
     return classic_facts(found)
 
@@ -343,9 +339,9 @@ class BrokerGroups:
     failure: str = ""
 
 
-async def list_groups(cluster: ClusterConnections, wanted: GroupFilter) -> list[BrokerGroups]:
+async def list_groups(cluster: KafkaCluster, wanted: GroupFilter) -> list[BrokerGroups]:
     """Ask every broker of the cluster."""
-    nodes = await cluster.nodes()
+    nodes = [ClusterNode(number, cluster.brokers[number]) for number in sorted(cluster.brokers)]
     return list(await asyncio.gather(*(_listed(cluster, node, wanted) for node in nodes)))
 
 
@@ -366,23 +362,26 @@ def joined(listings: Iterable[BrokerGroups]) -> list[dict[str, object]]:
     return [found[group] for group in sorted(found)]
 
 
-async def _listed(
-    cluster: ClusterConnections, node: ClusterNode, wanted: GroupFilter
-) -> BrokerGroups:
+async def _listed(cluster: KafkaCluster, node: ClusterNode, wanted: GroupFilter) -> BrokerGroups:
+    deadline = cluster.deadline()
     try:
-        client = await cluster.client(node)
-        return BrokerGroups(node, await patiently(lambda: _ask(client, wanted)))
-    except Unreachable as reason:
-        return BrokerGroups(node, failure=str(reason))
-    except KafkaFailure as reason:
-        return BrokerGroups(node, failure=f"broker {node.id}: {reason}")
+        connection = await cluster.connection(node.id)
+        while True:
+            try:
+                return BrokerGroups(node, await _ask(connection, wanted))
+            except BrokerError as failure:  # its groups are being loaded
+                await pause(cluster, deadline, failure)
+    except ClientFailure as failure:
+        return BrokerGroups(node, failure=f"broker {node.id}: {failure}")
 
 
-async def _ask(client: Client, wanted: GroupFilter) -> tuple[ListedGroup, ...]:
-    version = client.version(ApiKey.LIST_GROUPS)
+async def _ask(connection: Connection, wanted: GroupFilter) -> tuple[ListedGroup, ...]:
+    version = connection.version(ApiKey.LIST_GROUPS)
     # A broker that does not know a filter lists everything, which is not what was asked for.
     if (wanted.states and version < STATES_SINCE) or (wanted.types and version < TYPES_SINCE):
-        raise KafkaFailure(ErrorCode.UNSUPPORTED_VERSION, "it cannot filter groups like that")
-    answer = await client.call(ListGroupsRequest(wanted.states, wanted.types), ListGroupsResponse)
+        raise Unsupported("ListGroups", "it cannot filter groups like that")
+    answer = await connection.call(
+        ListGroupsRequest(wanted.states, wanted.types), ListGroupsResponse
+    )
     check(answer.error_code, about="ListGroups")
     return answer.groups

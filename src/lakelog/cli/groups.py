@@ -10,9 +10,16 @@ from typing import Final
 import click
 
 from lakelog.cli import group_seek, group_view
-from lakelog.cli.cluster import ClusterConnections, ClusterNode, administer
-from lakelog.cli.command import broker_option, json_option, show, show_json, show_rows
-from lakelog.cli.group_offsets import committed_offsets, dated, positions
+from lakelog.cli.command import (
+    ClientConfig,
+    converse,
+    json_option,
+    kafka_options,
+    show,
+    show_json,
+    show_rows,
+)
+from lakelog.cli.group_offsets import dated, known_topics, positions
 from lakelog.cli.group_seek import (
     TARGETS,
     Executed,
@@ -36,10 +43,13 @@ from lakelog.cli.group_view import (
 )
 from lakelog.cli.offsets import OffsetError
 from lakelog.clock import SystemClock
+from lakelog.kafka_client.admin import at_coordinator, load_committed
+from lakelog.kafka_client.cluster import KafkaCluster
+from lakelog.kafka_client.connection import Connection
+from lakelog.kafka_client.failures import BrokerError
+from lakelog.kafka_client.metadata import ClusterNode
 from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Failure
-from lakelog.server.client import Client, KafkaFailure
-from lakelog.server.options import Address
 from lakelog.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 
 NOTE = "note"
@@ -202,9 +212,9 @@ def groups() -> None:
 @groups.command(name="list")
 @click.option("--state", "-s", "states", metavar="STATE,...", help="Only groups in these states.")
 @click.option("--type", "-t", "types", metavar="TYPE,...", help="Only `classic` or `consumer`.")
-@broker_option
+@kafka_options()
 @json_option
-def list_groups(states: str | None, types: str | None, broker: Address, as_json: bool) -> None:
+def list_groups(states: str | None, types: str | None, kafka: ClientConfig, as_json: bool) -> None:
     """List the groups of all brokers.
 
     \b
@@ -213,7 +223,7 @@ def list_groups(states: str | None, types: str | None, broker: Address, as_json:
     wanted = group_view.GroupFilter(
         _chosen(states, group_view.STATES, "state"), _chosen(types, group_view.TYPES, "type")
     )
-    listings = administer(broker, lambda cluster: group_view.list_groups(cluster, wanted))
+    listings = converse(kafka, lambda cluster: group_view.list_groups(cluster, wanted))
     head = ("group", "state", "type", "protocol", "coordinator", "address")
     show_facts(head, group_view.joined(listings), as_json=as_json)
     _end_with([listing.failure for listing in listings if listing.failure])
@@ -221,9 +231,9 @@ def list_groups(states: str | None, types: str | None, broker: Address, as_json:
 
 @groups.command()
 @click.argument("names", nargs=-1, required=True, metavar="GROUP...")
-@broker_option
+@kafka_options()
 @json_option
-def describe(names: tuple[str, ...], broker: Address, as_json: bool) -> None:
+def describe(names: tuple[str, ...], kafka: ClientConfig, as_json: bool) -> None:
     """Show how far groups are behind, and who their members are.
 
     LAG is what is left to read, in records; SECONDS is how long the first of them has waited.
@@ -231,14 +241,14 @@ def describe(names: tuple[str, ...], broker: Address, as_json: bool) -> None:
     found: list[GroupDescription] = []
     failures: list[str] = []
 
-    async def talk(cluster: ClusterConnections) -> None:
+    async def talk(cluster: KafkaCluster) -> None:
         for name in names:
             try:
                 found.append(await _describe(cluster, name))
             except Failure as failure:
                 failures.append(str(failure))
 
-    administer(broker, talk)
+    converse(kafka, talk)
     show_groups(found, as_json=as_json)
     _end_with(failures)
 
@@ -246,17 +256,17 @@ def describe(names: tuple[str, ...], broker: Address, as_json: bool) -> None:
 @groups.command()
 @click.argument("names", nargs=-1, required=True, metavar="GROUP...")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-@broker_option
+@kafka_options()
 @json_option
-def delete(names: tuple[str, ...], yes: bool, broker: Address, as_json: bool) -> None:
+def delete(names: tuple[str, ...], yes: bool, kafka: ClientConfig, as_json: bool) -> None:
     """Delete groups without members, with their committed offsets."""
     if not yes:
         click.confirm(f"Delete {', '.join(names)} and all offsets in it?", abort=True, err=True)
 
-    async def talk(cluster: ClusterConnections) -> list[tuple[str, str]]:
+    async def talk(cluster: KafkaCluster) -> list[tuple[str, str]]:
         return [(name, await _delete(cluster, name)) for name in names]
 
-    done = administer(broker, talk)
+    done = converse(kafka, talk)
     rows = [{"group": name, "status": said or "OK"} for name, said in done]
     show_rows(("group", "status"), rows, as_json=as_json)
     if any(said for _, said in done):
@@ -275,7 +285,7 @@ def delete(names: tuple[str, ...], yes: bool, broker: Address, as_json: bool) ->
 )
 @click.option("--all-topics", is_flag=True, help="Wherever the group has committed.")
 @click.option("--execute", is_flag=True, help="Commit it; without this it is a dry run.")
-@broker_option
+@kafka_options()
 @json_option
 def seek(  # noqa: PLR0913 - one parameter for each option of the command
     *,
@@ -285,7 +295,7 @@ def seek(  # noqa: PLR0913 - one parameter for each option of the command
     topics: tuple[str, ...],
     all_topics: bool,
     execute: bool,
-    broker: Address,
+    kafka: ClientConfig,
     as_json: bool,
 ) -> None:
     """Move a group's committed offsets, while it has no members.
@@ -299,7 +309,7 @@ def seek(  # noqa: PLR0913 - one parameter for each option of the command
     """
     seeking = _seeking(group, target=_target(to, by), topics=topics, all_topics=all_topics)
 
-    async def talk(cluster: ClusterConnections) -> list[str]:
+    async def talk(cluster: KafkaCluster) -> list[str]:
         prepared = await group_seek.prepare(cluster, seeking)
         if not execute:
             show_dry_run(prepared, as_json=as_json)
@@ -310,28 +320,28 @@ def seek(  # noqa: PLR0913 - one parameter for each option of the command
         show_executed(done, as_json=as_json)
         return done.failures()
 
-    _end_with(administer(broker, talk))
+    _end_with(converse(kafka, talk))
 
 
-async def _describe(cluster: ClusterConnections, name: str) -> GroupDescription:
+async def _describe(cluster: KafkaCluster, name: str) -> GroupDescription:
     node, facts = await describe_group(cluster, name)
-    committed = await committed_offsets(cluster, name)
+    committed = await load_committed(cluster, name, None, cluster.deadline())
     wanted = {*committed, *facts.assigned()}
-    topics = await cluster.topics(names={at.topic for at in wanted})
+    topics = await known_topics(cluster, {at.topic for at in wanted})
     found = await positions(cluster, topics, committed, wanted)
     found = await dated(cluster, topics, found)
     return GroupDescription(node, facts, tuple(found), SystemClock().now_ms())
 
 
-async def _delete(cluster: ClusterConnections, name: str) -> str:
-    async def ask(client: Client) -> None:
-        answer = await client.call(DeleteGroupsRequest((name,)), DeleteGroupsResponse)
+async def _delete(cluster: KafkaCluster, name: str) -> str:
+    async def ask(connection: Connection) -> None:
+        answer = await connection.call(DeleteGroupsRequest((name,)), DeleteGroupsResponse)
         for result in answer.results:
             if result.error_code:
-                raise KafkaFailure(result.error_code, REASONS.get(result.error_code))
+                raise BrokerError(result.error_code, message=REASONS.get(result.error_code))
 
     try:
-        await cluster.at_coordinator(name, ask)
+        await at_coordinator(cluster, name, ask, cluster.deadline())
     except Failure as failure:
         return str(failure)
     return ""

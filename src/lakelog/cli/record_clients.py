@@ -1,28 +1,50 @@
-"""Sending and reading records over one connection.
+"""Sending records to their leaders and reading them there.
 
 Sending: into batches, to their partitions, with what became of them. Records with a key go where
 Kafka's own producers put them; those without go to one partition after another, a batch at a time.
-Nothing is retried: the first failure ends the command, and what was acknowledged before it was
-printed. TopicRead: partition by partition, from where to where the user said.
+Only what a leader that has moved did not take is sent again: the first other failure ends the
+command, and what was acknowledged before it was printed.
+
+Reading: partition by partition, from where to where the user said. All leaders are asked at the
+same time; one that has nothing new holds the others back for `WAIT_MS` at most. With
+`isolation.level=read_committed` the records of aborted transactions are left out.
 """
 
-from collections.abc import AsyncIterator, Iterable, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
-from lakelog.cli.command import check
+from lakelog.cli.command import check, partition_text
 from lakelog.cli.offsets import At, Bound, ReadBounds, resolve
-from lakelog.cli.topics import EARLIEST, LATEST, find_topic, list_offsets
+from lakelog.cli.topics import find_topic
+from lakelog.kafka_client.admin import (
+    TopicPartition,
+    by_leader,
+    find_ends,
+    list_offsets,
+    pause,
+)
+from lakelog.kafka_client.cluster import KafkaCluster
+from lakelog.kafka_client.failures import BrokerError, ClientFailure, TimedOut, Unreachable
+from lakelog.kafka_client.metadata import NO_LEADER, TopicMetadata
+from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Corrupt
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.codecs import Codec
 from lakelog.records.columns import RecordColumns, decode_columns
 from lakelog.records.header import BatchError, batch_crc, parse_header, split_batches
-from lakelog.server.client import Client
-from lakelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from lakelog.wire.messages.metadata import MetadataResponseTopic
+from lakelog.wire.messages.fetch import (
+    AbortedTransaction,
+    FetchPartition,
+    FetchPartitionData,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
 from lakelog.wire.messages.produce import (
     PartitionProduceData,
+    PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
@@ -56,6 +78,8 @@ BATCH_RECORDS_MAX: Final = 1_000
 BATCH_BYTES_MAX: Final = 500_000
 TIMEOUT_MS: Final = 30_000
 ALL: Final = -1
+MOVED: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE})
+"""What a broker says that does not lead the partition, or not yet: nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,20 +101,19 @@ class Sending:
 
 
 class Sender:
-    """Sends records to one topic over one connection."""
+    """Sends records to the leaders of one topic."""
 
-    def __init__(self, client: Client, sending: Sending, topic: MetadataResponseTopic) -> None:
-        self._client = client
+    def __init__(self, cluster: KafkaCluster, sending: Sending, topic: TopicMetadata) -> None:
+        self._cluster = cluster
         self._sending = sending
         self._topic = topic
         self._count = len(topic.partitions)
         self._next = 0
 
     @classmethod
-    async def open(cls, client: Client, sending: Sending) -> "Sender":
-        """Find the topic; a broker that creates topics by itself makes it now."""
-        topic = await find_topic(client, sending.topic, create=True)
-        return cls(client, sending, topic)
+    async def open(cls, cluster: KafkaCluster, sending: Sending) -> "Sender":
+        """Find the topic."""
+        return cls(cluster, sending, await find_topic(cluster, sending.topic))
 
     async def send(self, records: Iterable[tuple[Record, int | None]]) -> list[Produced]:
         """Send records, each to the partition given or to its own; returns where each one is."""
@@ -117,14 +140,16 @@ class Sender:
 
     async def _send_batch(self, partition: int, records: list[Record]) -> list[Produced]:
         batch = build_batch(records, BatchOptions(codec=self._sending.codec))
-        data = PartitionProduceData(partition, memoryview(batch))
-        topic = TopicProduceData(self._topic.topic_id, (data,), name=self._sending.topic)
-        answer = await self._client.call(
-            ProduceRequest(acks=ALL, timeout_ms=TIMEOUT_MS, topic_data=(topic,)), ProduceResponse
-        )
-        result = answer.responses[0].partition_responses[0]
-        about = f"{self._sending.topic}, partition {partition}"
-        check(result.error_code, result.error_message, about=about)
+        place = TopicPartition(self._sending.topic, partition)
+        deadline = self._cluster.deadline()
+        while True:
+            result = await self._ask_leader(place, batch)
+            if result.error_code not in MOVED:
+                break
+            failure = BrokerError(result.error_code, partition_text(place), result.error_message)
+            await pause(self._cluster, deadline, failure)
+            self._topic = (await self._cluster.topics([place.topic], fresh=True))[place.topic]
+        check(result.error_code, result.error_message, about=partition_text(place))
         stamped = result.log_append_time_ms
         return [
             Produced(
@@ -134,6 +159,24 @@ class Sender:
             )
             for number, record in enumerate(records)
         ]
+
+    async def _ask_leader(self, place: TopicPartition, batch: bytes) -> PartitionProduceResponse:
+        leader = leader_of(self._topic, place)
+        if leader == NO_LEADER:
+            return PartitionProduceResponse(error_code=ErrorCode.LEADER_NOT_AVAILABLE)
+        data = PartitionProduceData(place.partition, memoryview(batch))
+        topic = TopicProduceData(self._topic.topic_id, (data,), name=place.topic)
+        request = ProduceRequest(acks=ALL, timeout_ms=TIMEOUT_MS, topic_data=(topic,))
+        connection = await self._cluster.connection(leader)
+        answer = await connection.call(request, ProduceResponse)
+        return answer.responses[0].partition_responses[0]
+
+
+def leader_of(topic: TopicMetadata, place: TopicPartition) -> int:
+    """Who leads the partition; raises BrokerError if there is no such partition."""
+    if place.partition not in topic.leaders:
+        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, partition_text(place))
+    return topic.leaders[place.partition]
 
 
 def chunks(
@@ -188,79 +231,138 @@ class _Place:
         return self.end is not None and self.next >= self.end
 
 
-async def consume(client: Client, reading: TopicRead) -> AsyncIterator[list[Consumed]]:
+Fetched: TypeAlias = Sequence[FetchPartitionData] | ClientFailure
+"""What one leader answered, or why it did not."""
+
+
+async def consume(cluster: KafkaCluster, reading: TopicRead) -> AsyncIterator[list[Consumed]]:
     """Records as they come; ends when the range does, if it has an end."""
-    topic = await find_topic(client, reading.topic)
-    known = sorted(partition.partition_index for partition in topic.partitions)
-    indexes = sorted(set(reading.partitions)) or known
-    places = await _places(client, reading, indexes)
-    while True:
-        open_places = {at: place for at, place in places.items() if not place.done}
-        if not open_places:
-            return
-        wanted = tuple(
-            FetchPartition(at, fetch_offset=place.next, partition_max_bytes=PARTITION_BYTES_MAX)
-            for at, place in open_places.items()
-        )
-        request = FetchRequest(
-            max_wait_ms=WAIT_MS,
-            min_bytes=1,
-            max_bytes=FETCH_BYTES_MAX,
-            topics=(FetchTopic(topic.topic_id, wanted, topic=reading.topic),),
-        )
-        answer = await client.call(request, FetchResponse)
-        check(answer.error_code, about=reading.topic)
-        for each in answer.responses:
-            for part in each.partitions:
-                about = f"{reading.topic}, partition {part.partition_index}"
-                check(part.error_code, about=about)
-                if part.records is None:
-                    continue
-                assert isinstance(part.records, memoryview | bytes)
-                place = places[part.partition_index]
-                found = list(_records(part.partition_index, memoryview(part.records), place))
-                if found:
-                    yield found
-
-
-async def _places(client: Client, reading: TopicRead, indexes: list[int]) -> dict[int, _Place]:
-    name, wanted = reading.topic, reading.wanted
-    firsts = await list_offsets(client, name, indexes, EARLIEST)
-    ends = await list_offsets(client, name, indexes, LATEST)
-
-    async def settled(bound: Bound) -> dict[int, int]:
-        at = dict.fromkeys(indexes, -1)
-        if isinstance(bound, At):
-            at = await list_offsets(client, name, indexes, bound.timestamp_ms)
-        return {
-            index: resolve(
-                bound,
-                first=firsts[index],
-                end=ends[index],
-                at=at[index] if at[index] >= 0 else ends[index],
+    topic = await find_topic(cluster, reading.topic)
+    indexes = sorted(set(reading.partitions)) or list(topic.leaders)
+    wanted = [TopicPartition(reading.topic, index) for index in indexes]
+    for place in wanted:
+        leader_of(topic, place)
+    places = await _places(cluster, reading, wanted)
+    deadline = cluster.deadline()
+    while left := {at: place for at, place in places.items() if not place.done}:
+        leaders = by_leader(left, {topic.name: topic})
+        answers = await asyncio.gather(
+            *(
+                _fetch(cluster, topic, leader, {at: left[at] for at in led})
+                for leader, led in leaders.items()
             )
-            for index in indexes
+        )
+        failure: ClientFailure | None = None
+        for answer in answers:
+            if isinstance(answer, ClientFailure):
+                failure = answer
+                continue
+            for part in answer:
+                at = TopicPartition(reading.topic, part.partition_index)
+                if part.error_code:
+                    failure = BrokerError(part.error_code, partition_text(at))
+                elif found := list(_records(part, places[at])):
+                    yield found
+        if failure is None:
+            deadline = cluster.deadline()
+            continue
+        await pause(cluster, deadline, failure)
+        topic = (await cluster.topics([reading.topic], fresh=True))[reading.topic]
+
+
+async def _fetch(
+    cluster: KafkaCluster, topic: TopicMetadata, leader: int, places: dict[TopicPartition, "_Place"]
+) -> Fetched:
+    if leader == NO_LEADER:
+        about = partition_text(next(iter(places)))
+        return BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, about)
+    partitions = tuple(
+        FetchPartition(
+            at.partition, fetch_offset=place.next, partition_max_bytes=PARTITION_BYTES_MAX
+        )
+        for at, place in places.items()
+    )
+    request = FetchRequest(
+        max_wait_ms=WAIT_MS,
+        min_bytes=1,
+        max_bytes=FETCH_BYTES_MAX,
+        isolation_level=int(cluster.settings.is_read_committed),
+        topics=(FetchTopic(topic.topic_id, partitions, topic=topic.name),),
+    )
+    try:
+        connection = await cluster.connection(leader)
+        answer = await connection.call(request, FetchResponse)
+    except (Unreachable, TimedOut) as failure:
+        return failure
+    if answer.error_code:
+        return BrokerError(answer.error_code, topic.name)
+    return [part for fetched in answer.responses for part in fetched.partitions]
+
+
+async def _places(
+    cluster: KafkaCluster, reading: TopicRead, places: list[TopicPartition]
+) -> dict[TopicPartition, _Place]:
+    deadline = cluster.deadline()
+    bounds = await find_ends(cluster, places, deadline)
+
+    async def settled(bound: Bound) -> dict[TopicPartition, int]:
+        times = dict.fromkeys(places, -1)
+        if isinstance(bound, At):
+            asked = dict.fromkeys(places, bound.timestamp_ms)
+            times = await list_offsets(cluster, asked, deadline)
+        return {
+            at: resolve(
+                bound,
+                first=bounds[at].start,
+                end=bounds[at].end,
+                at=times[at] if times[at] >= 0 else bounds[at].end,
+            )
+            for at in places
         }
 
-    starts = await settled(wanted.start)
-    stops = await settled(wanted.end) if wanted.end is not None else {}
-    return {index: _Place(starts[index], stops.get(index)) for index in indexes}
+    starts = await settled(reading.wanted.start)
+    stops = await settled(reading.wanted.end) if reading.wanted.end is not None else {}
+    return {at: _Place(starts[at], stops.get(at)) for at in places}
 
 
-def _records(partition: int, data: memoryview, place: _Place) -> Iterator[Consumed]:
+def _records(part: FetchPartitionData, place: _Place) -> Iterator[Consumed]:
     """The records of whole batches from the place on; moves the place."""
+    assert isinstance(part.records, memoryview | bytes | None)
+    aborted = _Aborted(part.aborted_transactions or ())
     try:
-        for batch in split_batches(data):
+        for batch in split_batches(memoryview(part.records or b"")):
             columns = _columns(batch)
             base = columns.header.base_offset
+            is_hidden = aborted.holds(columns) or columns.header.control
             for at, delta in enumerate(columns.offset_deltas.tolist()):
                 offset = base + delta
                 wanted = offset >= place.next and (place.end is None or offset < place.end)
-                if wanted and not columns.header.control:
-                    yield Consumed(partition, offset, _record(columns, at))
+                if wanted and not is_hidden:
+                    yield Consumed(part.partition_index, offset, _record(columns, at))
             place.next = max(place.next, base + columns.header.last_offset_delta + 1)
     except BatchError as reason:
         raise Corrupt(f"the broker sent what is no batch: {reason}") from reason
+
+
+class _Aborted:
+    """Which batches of an answer belong to aborted transactions; they are shown in order.
+
+    From its first offset on, a producer's transactional batches are aborted until its next marker.
+    """
+
+    def __init__(self, transactions: Sequence[AbortedTransaction]) -> None:
+        self._coming = sorted(transactions, key=lambda aborted: aborted.first_offset, reverse=True)
+        self._producers: set[int] = set()
+
+    def holds(self, columns: RecordColumns) -> bool:
+        """Whether this batch, the next one, is aborted."""
+        header = columns.header
+        end = header.base_offset + header.last_offset_delta + 1
+        while self._coming and self._coming[-1].first_offset < end:
+            self._producers.add(self._coming.pop().producer_id)
+        if header.control:
+            self._producers.discard(header.producer_id)
+        return header.transactional and header.producer_id in self._producers
 
 
 def _columns(batch: memoryview) -> RecordColumns:

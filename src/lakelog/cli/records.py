@@ -19,7 +19,7 @@ from typing import Final
 import click
 
 from lakelog.cli import offsets
-from lakelog.cli.command import broker_option, converse, show
+from lakelog.cli.command import ClientConfig, converse, kafka_options, show
 from lakelog.cli.record_clients import (
     BATCH_RECORDS_MAX,
     Consumed,
@@ -31,10 +31,9 @@ from lakelog.cli.record_clients import (
     consume,
 )
 from lakelog.clock import SystemClock
+from lakelog.kafka_client.cluster import KafkaCluster
 from lakelog.records.build import Record
 from lakelog.records.codecs import Codec
-from lakelog.server.client import Client
-from lakelog.server.options import Address
 
 NO_TIMESTAMP_MS: Final = -1
 FIELDS: Final = frozenset({"topic", "partition", "offset", "timestamp", "key", "value", "headers"})
@@ -151,7 +150,7 @@ def records() -> None:
 @click.option("--keep-partitions", is_flag=True, help="With --json: to the partition it names.")
 @click.option("--null-value", is_flag=True, help="One record without a value; reads no input.")
 @click.option("--quiet", "-q", is_flag=True, help="Do not print where each record went.")
-@broker_option
+@kafka_options()
 def produce(  # noqa: PLR0913 - one parameter for each option of the command
     *,
     topic: str,
@@ -164,7 +163,7 @@ def produce(  # noqa: PLR0913 - one parameter for each option of the command
     keep_partitions: bool,
     null_value: bool,
     quiet: bool,
-    broker: Address,
+    kafka: ClientConfig,
 ) -> None:
     """Send each line of standard input as a record.
 
@@ -189,14 +188,15 @@ def produce(  # noqa: PLR0913 - one parameter for each option of the command
     # At a terminal each line goes at once; from a file they go in batches.
     records_max = 1 if sys.stdin.isatty() else BATCH_RECORDS_MAX
 
-    async def talk(client: Client) -> None:
-        sender = await Sender.open(client, sending)
+    async def talk(cluster: KafkaCluster) -> None:
+        sender = await Sender.open(cluster, sending)
         for chunk in chunks(lines, records_max=records_max):
             produced = await sender.send(chunk)
             if not quiet:
                 show("\n".join(_confirmed(each) for each in produced))
 
-    converse(broker, talk)
+    # A producer's topic is made by asking for it, as by Kafka's own producers.
+    converse({**kafka, "allow.auto.create.topics": True}, talk)
 
 
 @records.command(name="consume")
@@ -207,7 +207,7 @@ def produce(  # noqa: PLR0913 - one parameter for each option of the command
 @click.option("--partition", "-p", "partitions", type=int, multiple=True, help="Default: all.")
 @click.option("--num", "-n", type=click.IntRange(min=1), help="Stop after this many records.")
 @click.option("--text", is_flag=True, help="Print just the values.")
-@broker_option
+@kafka_options()
 def consume_command(
     *,
     topic: str,
@@ -215,7 +215,7 @@ def consume_command(
     partitions: tuple[int, ...],
     num: int | None,
     text: bool,
-    broker: Address,
+    kafka: ClientConfig,
 ) -> None:
     """Print records, one JSON object a line.
 
@@ -239,14 +239,14 @@ def consume_command(
             found.record, topic=topic, partition=found.partition, offset=found.offset
         )
 
-    converse(broker, lambda client: _print(client, reading, num, as_text if text else as_json))
+    converse(kafka, lambda cluster: _print(cluster, reading, num, as_text if text else as_json))
 
 
 async def _print(
-    client: Client, reading: TopicRead, num: int | None, line: Callable[[Consumed], str]
+    cluster: KafkaCluster, reading: TopicRead, num: int | None, line: Callable[[Consumed], str]
 ) -> None:
     left = num
-    async for found in consume(client, reading):
+    async for found in consume(cluster, reading):
         chosen = found if left is None else found[:left]
         show("\n".join(line(each) for each in chosen))
         if left is not None:

@@ -3,17 +3,25 @@
 The result goes to standard output: a table for people; CSV, JSON or lines for programs. All but the
 table are written as the rows come, however many there are. JSON is one list of objects, `jsonl` one
 object a line.
+
+As in `lakelog records consume`, bytes stand as text where they are UTF-8, else as base64. Times are
+ISO 8601 with a Z where they have a zone, in any year: Python's dates end with the year 9999, and a
+record's time does not. Numbers stay exact.
 """
 
+import base64
 import csv
 import io
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import date, datetime, time
+from decimal import Decimal
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
+import msgspec
 from click.core import ParameterSource
 
 from lakelog.cli.command import file_option, http_option, show, table
@@ -44,8 +52,6 @@ def print_rows(reader: "pa.RecordBatchReader", form: str, *, rows_max: int | Non
 
 
 def _rows(reader: "pa.RecordBatchReader") -> Iterator[tuple[object, ...]]:
-    from lakelog.cli.sql_values import values_of  # noqa: PLC0415 - needs Arrow, as the reader does
-
     for batch in reader:
         yield from zip(*(values_of(column) for column in batch.columns), strict=True)
 
@@ -61,8 +67,6 @@ def _table(names: Sequence[str], rows: Iterator[tuple[object, ...]], rows_max: i
 
 
 def _cell(value: object) -> str:
-    from lakelog.cli.sql_values import text_of  # noqa: PLC0415 - as above
-
     text = "NULL" if value is None else text_of(value)
     if not text.isprintable():
         text = "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
@@ -70,8 +74,6 @@ def _cell(value: object) -> str:
 
 
 def _csv(names: Sequence[str], rows: Iterable[tuple[object, ...]]) -> None:
-    from lakelog.cli.sql_values import text_of  # noqa: PLC0415 - as above
-
     show(_csv_line(names))
     for row in rows:
         show(_csv_line([text_of(value) for value in row]))
@@ -101,10 +103,107 @@ def _lines(names: Sequence[str], rows: Iterable[tuple[object, ...]]) -> None:
 
 
 def _objects(names: Sequence[str], rows: Iterable[tuple[object, ...]]) -> Iterator[str]:
-    from lakelog.cli.sql_values import json_of  # noqa: PLC0415 - as above
-
     for row in rows:
         yield json_of(dict(zip(names, row, strict=True)))
+
+
+_ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=str)
+
+
+def values_of(column: "pa.Array") -> list[object]:
+    """The values of a column, one for each row; None for null."""
+    import pyarrow as pa  # noqa: PLC0415 - slow to import
+
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        return _times(column)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
+        return list(_lists(column))
+    if pa.types.is_fixed_size_list(kind):
+        return [None if one.as_py() is None else values_of(one.values) for one in column]
+    if pa.types.is_struct(kind):
+        return _structs(column)
+    return [_plain(value) for value in column.to_pylist()]
+
+
+def json_of(value: object) -> str:
+    """A value as JSON on one line."""
+    return _ENCODER.encode(value).decode()
+
+
+def text_of(value: object) -> str:
+    """A value as a cell of a table shows it: one line, whatever it holds."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json_of(value)
+
+
+def _plain(value: object) -> object:
+    found: object
+    match value:
+        case bytes():
+            found = _bytes(value)
+        case Decimal() if value == value.to_integral_value():
+            found = int(value)
+        case datetime() | date() | time():
+            found = value.isoformat()
+        case None | bool() | int() | float() | str() | Decimal():
+            found = value
+        case _:
+            found = str(value)
+    return found
+
+
+def _bytes(value: bytes) -> object:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode()}
+
+
+def _times(column: "pa.Array") -> list[object]:
+    import numpy as np  # noqa: PLC0415 - slow to import
+    import pyarrow as pa  # noqa: PLC0415 - slow to import
+
+    kind = column.type
+    numbers = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    texts = np.datetime_as_string(numbers.astype(f"datetime64[{kind.unit}]"), unit=kind.unit)
+    end = "Z" if kind.tz else ""
+    nulls = column.is_null().to_pylist()
+    return [
+        None if is_null else f"{_short(text)}{end}"
+        for text, is_null in zip(texts.tolist(), nulls, strict=True)
+    ]
+
+
+def _short(text: str) -> str:
+    """The time to the millisecond, which is what records have, or as exact as it is."""
+    whole, point, part = text.partition(".")
+    kept = part.rstrip("0").ljust(3, "0") if point else ""
+    return f"{whole}{point}{kept}"
+
+
+def _lists(column: "pa.Array") -> Iterator[object]:
+    import pyarrow as pa  # noqa: PLC0415 - slow to import
+
+    if pa.types.is_map(column.type):
+        pairs = zip(values_of(column.keys), values_of(column.items), strict=True)
+        inner: list[object] = [list(pair) for pair in pairs]
+    else:
+        inner = values_of(column.values)
+    edges = column.offsets.to_pylist()
+    for at, is_null in enumerate(column.is_null().to_pylist()):
+        yield None if is_null else inner[edges[at] : edges[at + 1]]
+
+
+def _structs(column: "pa.Array") -> list[object]:
+    names = [field.name for field in column.type]
+    parts = [values_of(column.field(at)) for at in range(len(names))]
+    nulls = column.is_null().to_pylist()
+    return [
+        None if is_null else dict(zip(names, (part[at] for part in parts), strict=True))
+        for at, is_null in enumerate(nulls)
+    ]
 
 
 @click.command()

@@ -1,22 +1,26 @@
 """`lakelog topics`: create, list, describe, alter, delete."""
 
 import base64
-from typing import Final
+from typing import Final, TypeVar
 
 import click
+from msgspec import Struct
 
 from lakelog.cli.command import (
-    broker_option,
+    ClientConfig,
     check,
     converse,
     json_option,
+    kafka_options,
     show,
     show_json,
     show_rows,
 )
+from lakelog.kafka_client.admin import TopicPartition, find_ends, find_topics
+from lakelog.kafka_client.cluster import KafkaCluster
+from lakelog.kafka_client.failures import BrokerError, UnknownTopic
+from lakelog.kafka_client.metadata import TopicMetadata
 from lakelog.model.errors import ErrorCode
-from lakelog.server.client import Client, KafkaFailure
-from lakelog.server.options import Address
 from lakelog.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -44,25 +48,15 @@ from lakelog.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResource,
     IncrementalAlterConfigsResponse,
 )
-from lakelog.wire.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
-from lakelog.wire.messages.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-    MetadataResponseTopic,
-)
 
 TIMEOUT_MS: Final = 30_000
+CREATED_S_MAX: Final = 5.0
+"""So long is waited for a topic that a broker makes by itself."""
+
 TOPIC_RESOURCE: Final = 2
 SET, DELETE = 0, 1
-EARLIEST: Final = -2
-LATEST: Final = -1
-CONSUMER: Final = -1
+AnswerT = TypeVar("AnswerT", bound=Struct)
+
 SOURCES: Final = {
     1: "topic",
     2: "broker (dynamic)",
@@ -83,7 +77,7 @@ def topics() -> None:
 @click.option("--replicas", "-r", type=int, default=-1, help="Accepted; storage replicates.")
 @click.option("--config", "-c", "configs", multiple=True, metavar="KEY=VALUE")
 @click.option("--if-not-exists", is_flag=True, help="Succeed when the topic is there already.")
-@broker_option
+@kafka_options("--command-config")
 @json_option
 def create(  # noqa: PLR0913 - one parameter for each option of the command
     *,
@@ -92,7 +86,7 @@ def create(  # noqa: PLR0913 - one parameter for each option of the command
     replicas: int,
     configs: tuple[str, ...],
     if_not_exists: bool,
-    broker: Address,
+    kafka: ClientConfig,
     as_json: bool,
 ) -> None:
     """Create topics.
@@ -113,7 +107,7 @@ def create(  # noqa: PLR0913 - one parameter for each option of the command
         ),
         timeout_ms=TIMEOUT_MS,
     )
-    answer = converse(broker, lambda client: client.call(request, CreateTopicsResponse))
+    answer = converse(kafka, lambda cluster: _change(cluster, request, CreateTopicsResponse))
     rows = []
     failed = False
     for found in answer.topics:
@@ -129,27 +123,25 @@ def create(  # noqa: PLR0913 - one parameter for each option of the command
 
 
 @topics.command(name="list")
-@broker_option
+@kafka_options()
 @json_option
-def list_topics(broker: Address, as_json: bool) -> None:
+def list_topics(kafka: ClientConfig, as_json: bool) -> None:
     """List the topics."""
-    answer = converse(
-        broker, lambda client: client.call(MetadataRequest(topics=None), MetadataResponse)
-    )
+    found = converse(kafka, lambda cluster: cluster.topics(None))
     rows = [
         {"topic": topic.name, "partitions": len(topic.partitions), "id": _id(topic.topic_id)}
-        for topic in sorted(answer.topics, key=lambda topic: topic.name or "")
+        for topic in sorted(found.values(), key=lambda topic: topic.name)
     ]
     show_rows(("topic", "partitions", "id"), rows, as_json=as_json)
 
 
 @topics.command()
 @click.argument("name")
-@broker_option
+@kafka_options()
 @json_option
-def describe(name: str, broker: Address, as_json: bool) -> None:
+def describe(name: str, kafka: ClientConfig, as_json: bool) -> None:
     """Show a topic's partitions, offsets and configs with their sources."""
-    found = converse(broker, lambda client: _describe(client, name))
+    found = converse(kafka, lambda cluster: _describe(cluster, name))
     if as_json:
         show_json(found)
         return
@@ -165,9 +157,9 @@ def describe(name: str, broker: Address, as_json: bool) -> None:
 @topics.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-@broker_option
+@kafka_options()
 @json_option
-def delete(names: tuple[str, ...], yes: bool, broker: Address, as_json: bool) -> None:
+def delete(names: tuple[str, ...], yes: bool, kafka: ClientConfig, as_json: bool) -> None:
     """Delete topics with all their records."""
     if not yes:
         click.confirm(f"Delete {', '.join(names)} and all records in it?", abort=True, err=True)
@@ -176,7 +168,7 @@ def delete(names: tuple[str, ...], yes: bool, broker: Address, as_json: bool) ->
         topic_names=names,
         timeout_ms=TIMEOUT_MS,
     )
-    answer = converse(broker, lambda client: client.call(request, DeleteTopicsResponse))
+    answer = converse(kafka, lambda cluster: _change(cluster, request, DeleteTopicsResponse))
     rows = [
         {
             "topic": found.name,
@@ -194,13 +186,13 @@ def delete(names: tuple[str, ...], yes: bool, broker: Address, as_json: bool) ->
 @click.option("--config", "-c", "configs", multiple=True, metavar="KEY=VALUE", help="Set.")
 @click.option("--unset", "-u", multiple=True, metavar="KEY", help="Back to the default.")
 @click.option("--partitions", "-p", type=int, help="Grow to this number.")
-@broker_option
+@kafka_options("--command-config")
 def alter(
     name: str,
     configs: tuple[str, ...],
     unset: tuple[str, ...],
     partitions: int | None,
-    broker: Address,
+    kafka: ClientConfig,
 ) -> None:
     """Change a topic's configs, or give it more partitions.
 
@@ -217,81 +209,71 @@ def alter(
     if not changes and partitions is None:
         raise click.UsageError("Say what to change: --config, --unset or --partitions.")
 
-    async def talk(client: Client) -> None:
+    async def talk(cluster: KafkaCluster) -> None:
         if changes:
-            await _alter_configs(client, name, changes)
+            await _alter_configs(cluster, name, changes)
         if partitions is not None:
-            await _grow(client, name, partitions)
+            await _grow(cluster, name, partitions)
 
-    converse(broker, talk)
+    converse(kafka, talk)
     show(f"{name} altered")
 
 
 async def _alter_configs(
-    client: Client, name: str, changes: list[IncrementalAlterConfigsAlterableConfig]
+    cluster: KafkaCluster, name: str, changes: list[IncrementalAlterConfigsAlterableConfig]
 ) -> None:
     resource = IncrementalAlterConfigsResource(TOPIC_RESOURCE, name, tuple(changes))
-    answer = await client.call(
-        IncrementalAlterConfigsRequest((resource,)), IncrementalAlterConfigsResponse
-    )
+    request = IncrementalAlterConfigsRequest((resource,))
+    answer = await _change(cluster, request, IncrementalAlterConfigsResponse)
     for result in answer.responses:
         check(result.error_code, result.error_message, about=name)
 
 
-async def _grow(client: Client, name: str, count: int) -> None:
-    answer = await client.call(
-        CreatePartitionsRequest((CreatePartitionsTopic(name, count, None),), TIMEOUT_MS),
-        CreatePartitionsResponse,
-    )
+async def _grow(cluster: KafkaCluster, name: str, count: int) -> None:
+    request = CreatePartitionsRequest((CreatePartitionsTopic(name, count, None),), TIMEOUT_MS)
+    answer = await _change(cluster, request, CreatePartitionsResponse)
     for result in answer.results:
         check(result.error_code, result.error_message, about=name)
 
 
-async def find_topic(client: Client, name: str, *, create: bool = False) -> MetadataResponseTopic:
-    """A topic's metadata; raises KafkaFailure if it is not there."""
-    answer = await client.call(
-        MetadataRequest((MetadataRequestTopic(name=name),), allow_auto_topic_creation=create),
-        MetadataResponse,
-    )
-    topic = answer.topics[0]
-    check(topic.error_code, about=name)
-    return topic
+async def _change(cluster: KafkaCluster, request: Struct, answer: type[AnswerT]) -> AnswerT:
+    """Ask for a change, once: nobody knows whether one that was not answered was made."""
+    connection = await cluster.controller()
+    return await connection.call(request, answer)
 
 
-async def list_offsets(
-    client: Client, name: str, partitions: list[int], timestamp: int
-) -> dict[int, int]:
-    """For each partition the offset that a time, or -1 and -2, stands for."""
-    wanted = tuple(ListOffsetsPartition(index, timestamp=timestamp) for index in partitions)
-    answer = await client.call(
-        ListOffsetsRequest(
-            CONSUMER, topics=(ListOffsetsTopic(name, wanted),), timeout_ms=TIMEOUT_MS
-        ),
-        ListOffsetsResponse,
-    )
-    found = {}
-    for each in answer.topics[0].partitions:
-        check(each.error_code, about=f"{name}, partition {each.partition_index}")
-        found[each.partition_index] = each.offset
-    return found
+async def find_topic(cluster: KafkaCluster, name: str) -> TopicMetadata:
+    """A topic with its partitions; raises BrokerError if it is not there.
+
+    Where the cluster may create topics by being asked, it makes this one now.
+    """
+    may_create = cluster.settings.allow_auto_create_topics
+    deadline = cluster.deadline(CREATED_S_MAX if may_create else None)
+    try:
+        return (await find_topics(cluster, [name], deadline))[name]
+    except UnknownTopic:
+        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name) from None
 
 
-async def _describe(client: Client, name: str) -> dict[str, object]:
-    topic = await find_topic(client, name)
-    indexes = sorted(partition.partition_index for partition in topic.partitions)
-    starts = await list_offsets(client, name, indexes, EARLIEST)
-    ends = await list_offsets(client, name, indexes, LATEST)
-    leaders = {each.partition_index: each.leader_id for each in topic.partitions}
+async def _describe(cluster: KafkaCluster, name: str) -> dict[str, object]:
+    topic = await find_topic(cluster, name)
+    places = {TopicPartition(name, number): leader for number, leader in topic.leaders.items()}
+    bounds = await find_ends(cluster, places, cluster.deadline())
     resource = DescribeConfigsResource(TOPIC_RESOURCE, name, None)
-    answer = await client.call(DescribeConfigsRequest((resource,)), DescribeConfigsResponse)
+    answer = await cluster.call_any(DescribeConfigsRequest((resource,)), DescribeConfigsResponse)
     result = answer.results[0]
     check(result.error_code, result.error_message, about=name)
     return {
         "topic": topic.name,
         "id": _id(topic.topic_id),
         "partitions": [
-            {"partition": at, "leader": leaders[at], "start": starts[at], "end": ends[at]}
-            for at in indexes
+            {
+                "partition": place.partition,
+                "leader": leader,
+                "start": bounds[place].start,
+                "end": bounds[place].end,
+            }
+            for place, leader in places.items()
         ],
         "configs": [
             {
@@ -309,13 +291,14 @@ def _pairs(configs: tuple[str, ...]) -> list[tuple[str, str]]:
     for config in configs:
         key, equals, value = config.partition("=")
         if not equals or not key:
-            raise click.UsageError(f"{config!r} is no KEY=VALUE")
+            hint = "; the client's properties go with --command-config"
+            raise click.UsageError(f"{config!r} is no KEY=VALUE{hint}")
         pairs.append((key, value))
     return pairs
 
 
 def _said(code: int, message: str | None) -> str:
-    return str(KafkaFailure(code, message))
+    return str(BrokerError(code, message=message))
 
 
 def _id(topic_id: bytes) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from lakelog.client.merge_buffer import MergedRows
 from lakelog.client.partition_state import ReleaseState
 from lakelog.client.reader import OrderedReader
-from lakelog.kafka_client.offsets import TopicPartition
+from lakelog.kafka_client.admin import TopicPartition
 from lakelog.records import ordering
 from lakelog.records.ordering import (
     KEY_NULLS,

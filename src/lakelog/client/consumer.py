@@ -22,8 +22,8 @@ from lakelog.client.options import ConsumerOptions, SourceTopic, parse_topics, w
 from lakelog.client.snapshot import Metrics, Snapshot
 from lakelog.client.watermark import ALL, NOTHING
 from lakelog.clock import Clock, SystemClock
+from lakelog.kafka_client.admin import TopicPartition
 from lakelog.kafka_client.failures import BadConfig, Closed
-from lakelog.kafka_client.offsets import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa

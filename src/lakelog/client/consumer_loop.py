@@ -19,13 +19,7 @@ from lakelog.client.options import COMMITTED, ConsumerOptions, SourceTopic, Star
 from lakelog.client.partition_state import PartitionState
 from lakelog.client.snapshot import PartitionSnapshot, Snapshot
 from lakelog.clock import Clock, Entropy, Tasks
-from lakelog.kafka_client.cluster import KafkaCluster
-from lakelog.kafka_client.failures import (
-    BadConfig,
-    ClientFailure,
-)
-from lakelog.kafka_client.metadata import PartitionMetadata, TopicMetadata
-from lakelog.kafka_client.offsets import (
+from lakelog.kafka_client.admin import (
     LogBounds,
     TopicPartition,
     commit,
@@ -34,8 +28,14 @@ from lakelog.kafka_client.offsets import (
     list_offsets,
     load_committed,
 )
-from lakelog.kafka_client.retry import RetryDeadline
+from lakelog.kafka_client.cluster import KafkaCluster
+from lakelog.kafka_client.failures import (
+    BadConfig,
+    ClientFailure,
+)
+from lakelog.kafka_client.metadata import PartitionMetadata, TopicMetadata
 from lakelog.kafka_client.settings import ClientSettings
+from lakelog.retry import RetryDeadline
 
 REQUEST_BYTES: Final = 4 * MIB
 """Of one request: small enough that it is decoded while the next one comes."""

@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 from lakelog.client.merge_buffer import SortedRun
 from lakelog.client.partition_state import PartitionState
+from lakelog.kafka_client.admin import LogBounds
 from lakelog.kafka_client.failures import ClientFailure
-from lakelog.kafka_client.offsets import LogBounds
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -21,6 +21,7 @@ from lakelog.client.fetch_scheduler import FetchScheduler
 from lakelog.client.fetcher import Fetcher
 from lakelog.client.options import EARLIEST, LATEST
 from lakelog.client.partition_state import PartitionState
+from lakelog.kafka_client.admin import LogBounds, TopicPartition, find_ends
 from lakelog.kafka_client.cluster import KafkaCluster
 from lakelog.kafka_client.failures import (
     AuthenticationFailed,
@@ -32,9 +33,8 @@ from lakelog.kafka_client.failures import (
     Untrusted,
 )
 from lakelog.kafka_client.metadata import PartitionMetadata, TopicMetadata
-from lakelog.kafka_client.offsets import LogBounds, TopicPartition, find_ends
-from lakelog.kafka_client.retry import RetryDeadline
 from lakelog.model.errors import ErrorCode
+from lakelog.retry import RetryDeadline
 
 PARTITIONS_MAX: Final = 1 << 18
 """Of one topic; an index is a topic's rank times this, and the partition's number."""

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from lakelog.kafka_client.admin import LogBounds, TopicPartition
 from lakelog.kafka_client.failures import (
     BadConfig,
     OffsetGone,
 )
-from lakelog.kafka_client.offsets import LogBounds, TopicPartition
 
 BATCH_SIZE: Final = 10_000
 HELD_BYTES_MAX: Final = 256 * 1024 * 1024

@@ -7,8 +7,8 @@ old. The reader's part is used by one thread at a time.
 from dataclasses import dataclass, field
 
 from lakelog.client.snapshot import OffsetRange
+from lakelog.kafka_client.admin import TopicPartition
 from lakelog.kafka_client.failures import ClientFailure
-from lakelog.kafka_client.offsets import TopicPartition
 
 
 @dataclass(slots=True, eq=False)

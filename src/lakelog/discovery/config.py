@@ -7,7 +7,7 @@ configuration calls it first. Times are seconds, or a `timedelta`. A password is
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
@@ -108,6 +108,8 @@ class KafkaDiscoveryConfig:
     metadata: NodeMetadata = field(default_factory=NodeMetadata)
     partition_assignor: str = ASSIGNOR_NAME
     security: KafkaSecurityConfig | None = None
+    client: Mapping[str, object] = field(default_factory=dict, repr=False, hash=False)
+    """More settings of the Kafka client, by librdkafka's names; other fields come first."""
 
     def __post_init__(self) -> None:
         if isinstance(self.node_id, int) and not isinstance(self.node_id, bool):
@@ -173,7 +175,8 @@ class KafkaDiscoveryConfig:
         }
         if self.metadata.failure_domain:
             named["client.rack"] = self.metadata.failure_domain
-        return named | (self.security.client_config() if self.security is not None else {})
+        secured = self.security.client_config() if self.security is not None else {}
+        return {**self.client, **named, **secured}
 
 
 def _require(condition: bool, reason: str) -> None:

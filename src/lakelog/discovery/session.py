@@ -50,8 +50,8 @@ from lakelog.discovery.membership_events import (
     SyncAnswered,
 )
 from lakelog.kafka_client.failures import ClientFailure
-from lakelog.kafka_client.settings import Backoff
 from lakelog.model.errors import ErrorCode
+from lakelog.retry import Backoff
 
 TICK_S_MIN: Final = 0.01
 QUICK_BEAT_S: Final = 0.1

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from lakelog.retry import Backoff
+
 
 @dataclass(frozen=True, slots=True)
 class DomainOptions:
@@ -44,3 +46,8 @@ class DomainOptions:
     """The first pause after a store failed; it doubles up to `retry_max_s`."""
 
     retry_max_s: float = 1.0
+
+    @property
+    def retry_backoff(self) -> Backoff:
+        """The pauses after failures of a store in a row."""
+        return Backoff(self.retry_s * 1000, self.retry_max_s * 1000)

@@ -193,14 +193,14 @@ class Replica:
 
     async def _append(self, own: OwnRecord) -> None:
         """Append the same bytes until their stamp is seen (rule 5)."""
-        pause_s = self._options.retry_s
+        failures = 0
         while self._queue.is_pending(own.number):
             began_s = self._clock.monotonic_s()
             try:
                 position = await self._log.append(own.data)
             except (Unavailable, OutcomeUnknown):
-                await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * 2, self._options.retry_max_s)
+                failures += 1
+                await asyncio.sleep(self._options.retry_backoff.grown_s(failures))
                 await self._look()
                 continue
             if not self._learn(position, own, began_s=began_s):
@@ -294,7 +294,7 @@ class Replica:
             await asyncio.sleep(self._options.retry_s)
 
     async def _tail(self) -> None:
-        pause_s = self._options.retry_s
+        failures = 0
         before = -1
         while self.stopped is None:
             try:
@@ -302,15 +302,15 @@ class Replica:
                 is_due = self._fenced or self._is_stale(self._options.idle_read_s)
                 if is_due or self.state.position == before:
                     await self.catch_up()
-                pause_s = self._options.retry_s
+                failures = 0
                 before = self.state.position
                 await self._log.wait(after=before, timeout_s=self._options.idle_read_s)
             except LogGap as hole:
                 await self._be_born_again(str(hole))
             except Unavailable as error:
                 event(_log, "log_unreadable", logging.WARNING, reason=error)
-                await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * 2, self._options.retry_max_s)
+                failures += 1
+                await asyncio.sleep(self._options.retry_backoff.grown_s(failures))
 
     async def _be_born_again(self, reason: str) -> None:
         """Rule 8: end what is pending, and go on under a new incarnation."""

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from lakelog.clock import Clock, Entropy, Tasks
 from lakelog.kafka_client.connection import Connection
-from lakelog.kafka_client.dialing import Dialer
+from lakelog.kafka_client.dialing import Dialer, Link
 from lakelog.kafka_client.failures import (
     AuthenticationFailed,
     BrokerError,
@@ -28,11 +28,18 @@ from lakelog.kafka_client.failures import (
     Unreachable,
     Untrusted,
 )
-from lakelog.kafka_client.metadata import TopicMetadata, absent, metadata_request, parse_metadata
-from lakelog.kafka_client.retry import Link, RetryDeadline
+from lakelog.kafka_client.metadata import (
+    NO_LEADER,
+    ClusterNode,
+    TopicMetadata,
+    absent,
+    metadata_request,
+    parse_metadata,
+)
 from lakelog.kafka_client.setting_keys import BrokerAddress
 from lakelog.kafka_client.settings import ClientSettings
 from lakelog.model.errors import ErrorCode
+from lakelog.retry import RetryDeadline
 from lakelog.wire.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -44,7 +51,7 @@ AnswerT = TypeVar("AnswerT", bound=Struct)
 
 ATTEMPT_S_MIN: Final = 1.0
 GROUP_KEY: Final = 0
-LATER: Final = frozenset(
+COORDINATOR_MOVED: Final = frozenset(
     {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -67,7 +74,8 @@ class KafkaCluster:
         self._tasks = Tasks()
         self._leaders: dict[int, Link] = {}
         self._group_links: dict[int, Link] = {}
-        self._coordinators: dict[str, tuple[int, BrokerAddress]] = {}
+        self._coordinators: dict[str, ClusterNode] = {}
+        self._controller = NO_LEADER
         self._control: Connection | None = None
         self._control_turn = asyncio.Lock()
         self._dialer: Dialer | None = None
@@ -78,15 +86,18 @@ class KafkaCluster:
         """The brokers by their node ids, as of the last answer."""
         return self._brokers
 
-    async def start(self, *, timeout_s: float | None = None) -> None:
+    async def start(
+        self, *, timeout_s: float | None = None, failures_max: int | None = None
+    ) -> None:
         """Find the cluster; Unreachable says what each server said.
 
-        Raises BadConfig, AuthenticationFailed and Untrusted too.
+        With `failures_max` no server is asked more often than that, whatever time is left. Raises
+        BadConfig, AuthenticationFailed and Untrusted too.
         """
         assert self._dialer is None, "a cluster is started once"
         self._closing = asyncio.get_running_loop().create_future()
         self._dialer = Dialer.load(self.settings, entropy=self.entropy, tasks=self._tasks)
-        await self._refresh((), self._deadline(timeout_s))
+        await self._refresh((), self.deadline(timeout_s, failures_max=failures_max))
 
     async def close(self) -> None:
         """Hang up everywhere; whoever waits hears Closed. Again is allowed."""
@@ -118,7 +129,7 @@ class KafkaCluster:
             known = self._known(wanted)
             if known is not None:
                 return known
-        found = await self._refresh(wanted, self._deadline(timeout_s))
+        found = await self._refresh(wanted, self.deadline(timeout_s))
         return found if wanted is None else {name: found.get(name, absent(name)) for name in wanted}
 
     def _known(self, names: list[str]) -> dict[str, TopicMetadata] | None:
@@ -146,6 +157,7 @@ class KafkaCluster:
             await self._pause(deadline, BrokerError(view.error, "Metadata"))
         self._brokers = view.brokers or self._brokers
         self.cluster_id = view.cluster_id
+        self._controller = view.controller
         now_s = self.clock.monotonic_s()
         for topic in view.topics.values():
             self._topics[topic.name] = (topic, now_s)
@@ -161,7 +173,7 @@ class KafkaCluster:
         Raises Unreachable, Untrusted, AuthenticationFailed or Closed after one attempt.
         """
         if node_id not in self._brokers:
-            await self._refresh((), self._deadline(None))
+            await self._refresh((), self.deadline())
         endpoint = self._brokers.get(node_id)
         if endpoint is None:
             raise Unreachable(f"the cluster has no broker {node_id}")
@@ -169,7 +181,7 @@ class KafkaCluster:
 
     async def any_connection(self, *, timeout_s: float | None = None) -> Connection:
         """A connection to some broker, for what any of them can answer."""
-        return await self._any_connection(self._deadline(timeout_s))
+        return await self._any_connection(self.deadline(timeout_s))
 
     async def call_any(
         self,
@@ -183,33 +195,49 @@ class KafkaCluster:
 
         A request may so be carried out twice: it must be one that does no harm twice.
         """
-        return await self._call(request, answer, self._deadline(timeout_s), version_max)
+        return await self._call(request, answer, self.deadline(timeout_s), version_max)
+
+    async def controller(self, *, timeout_s: float | None = None) -> Connection:
+        """The connection to who takes changes of topics; to any broker where none is named."""
+        if self._controller in self._brokers:
+            return await self.connection(self._controller)
+        return await self.any_connection(timeout_s=timeout_s)
 
     async def coordinator(self, group_id: str, *, timeout_s: float | None = None) -> Connection:
         """The connection to a group's coordinator, which is remembered until it is forgotten.
 
         Raises BrokerError where the group may not be asked for.
         """
-        deadline = self._deadline(timeout_s)
+        deadline = self.deadline(timeout_s)
         while True:
             if group_id not in self._coordinators:
                 self._coordinators[group_id] = await self._find_coordinator(group_id, deadline)
-            node_id, endpoint = self._coordinators[group_id]
+            node = self._coordinators[group_id]
             try:
-                return await self._link(self._group_links, node_id).connection(endpoint)
+                return await self._link(self._group_links, node.id).connection(node.address)
             except Unreachable as failure:
                 self.forget_coordinator(group_id)
                 await self._pause(deadline, failure)
+
+    def known_coordinator(self, group_id: str) -> ClusterNode | None:
+        """Who it was when it was asked last."""
+        return self._coordinators.get(group_id)
 
     def forget_coordinator(self, group_id: str) -> None:
         """Ask again who it is the next time."""
         self._coordinators.pop(group_id, None)
 
+    def deadline(
+        self, timeout_s: float | None = None, *, failures_max: int | None = None
+    ) -> RetryDeadline:
+        """Until when to try: for so long, or for `default.api.timeout.ms`."""
+        if timeout_s is None:
+            timeout_s = self.settings.default_api_timeout_ms / 1000
+        return RetryDeadline(self.clock, timeout_s, failures_max=failures_max)
+
     # --- inside ---------------------------------------------------------------------------------
 
-    async def _find_coordinator(
-        self, group_id: str, deadline: RetryDeadline
-    ) -> tuple[int, BrokerAddress]:
+    async def _find_coordinator(self, group_id: str, deadline: RetryDeadline) -> ClusterNode:
         request = FindCoordinatorRequest(
             key_type=GROUP_KEY, coordinator_keys=(group_id,), key=group_id
         )
@@ -220,8 +248,8 @@ class KafkaCluster:
                 found.error_code, f"the coordinator of group {group_id!r}", found.error_message
             )
             if not found.error_code:
-                return found.node_id, BrokerAddress(found.host, found.port)
-            if found.error_code not in LATER:
+                return ClusterNode(found.node_id, BrokerAddress(found.host, found.port))
+            if found.error_code not in COORDINATOR_MOVED:
                 raise failure
             await self._pause(deadline, failure)
 
@@ -306,7 +334,7 @@ class KafkaCluster:
         """Wait before the next attempt, or raise why there is none."""
         delay_s = self.settings.retry_backoff.delay_s(deadline.failed(), self.entropy)
         is_vain = isinstance(failure, Untrusted) or getattr(failure, "is_final", False)
-        if is_vain or deadline.left_s() <= delay_s:
+        if is_vain or not deadline.allows(delay_s):
             raise failure
         assert self._closing is not None, "start comes first"
         await asyncio.wait([self._closing], timeout=delay_s)
@@ -315,11 +343,6 @@ class KafkaCluster:
 
     def _is_closing(self) -> bool:
         return self._closing is None or self._closing.done()
-
-    def _deadline(self, timeout_s: float | None) -> RetryDeadline:
-        if timeout_s is None:
-            timeout_s = self.settings.default_api_timeout_ms / 1000
-        return RetryDeadline(self.clock, timeout_s)
 
 
 def _only(answer: FindCoordinatorResponse) -> Coordinator:

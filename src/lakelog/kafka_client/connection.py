@@ -16,7 +16,7 @@ import asyncio
 import copy
 import ssl
 from collections import deque
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Self, TypeVar, cast
 
 from msgspec import Struct
 
@@ -179,6 +179,12 @@ class Connection(asyncio.BufferedProtocol):
             raise TimedOut(
                 f"{self.endpoint} has not answered {api.name} within {timeout_s:g} s"
             ) from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     async def close(self) -> None:
         """Hang up and wait until the connection is gone."""

@@ -1,4 +1,4 @@
-"""From an address to a connection that may be used: TCP, TLS, versions, credentials.
+"""From an address to a connection that may be used: TCP, TLS, versions, credentials, retries.
 
 Rules:
 
@@ -8,6 +8,10 @@ Rules:
   broker that refuses raises AuthenticationFailed; a broker that cannot prove itself is left.
 - Where a broker lets a session live for a limited time, the credentials are shown again before it
   ends, on the same connection (KIP-368).
+- A `Link` is one broker's connection for all who ask: the one that lives, or the next one when
+  it is gone. After a failure the next attempt waits, longer each time, with chance in it. A
+  connection that ended soon after it began counts as a failure too, so that a broker that takes
+  everybody and drops everybody is not stormed.
 """
 
 import asyncio
@@ -18,12 +22,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import lakelog
-from lakelog.clock import Entropy, Tasks
+from lakelog.clock import Clock, Entropy, SystemEntropy, Tasks
 from lakelog.kafka_client.connection import Connection
 from lakelog.kafka_client.failures import (
     AuthenticationFailed,
     BrokerError,
     ClientFailure,
+    Closed,
     Unreachable,
     Unsupported,
     error_name,
@@ -260,6 +265,91 @@ class Dialer:
         }
         limits = FrameLimits(FRAME_BYTES_MIN, self.settings.frame_bytes_max)
         connection.greeted(versions, limits)
+
+
+class Link:
+    """One broker's connection, made when it is needed."""
+
+    def __init__(self, dialer: Dialer, clock: Clock, closing: "asyncio.Future[None]") -> None:
+        self._dialer = dialer
+        self._clock = clock
+        self._closing = closing  # done when the cluster is closed
+        self._turn = asyncio.Lock()
+        self._connection: Connection | None = None
+        self._began_s = 0.0
+        self._failures = 0  # in a row
+        self._not_before_s = 0.0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection that may be used."""
+        return self._connection is not None and self._connection.is_open
+
+    async def connection(self, endpoint: BrokerAddress) -> Connection:
+        """The connection to this address; raises what `Dialer.connect` raises, or Closed."""
+        async with self._turn:
+            current = self._connection
+            if current is not None:
+                if current.is_open and current.endpoint == endpoint:
+                    return current
+                self._drop(current)
+            await self._wait()
+            return await self._dial(endpoint)
+
+    async def close(self) -> None:
+        """Hang up."""
+        if self._connection is not None:
+            await self._connection.close()
+            self._connection = None
+
+    def _drop(self, ended: Connection) -> None:
+        """Forget a connection that is over, or that leads to where the broker was."""
+        ended.abort()
+        self._connection = None
+        settled_s = self._dialer.settings.reconnect_backoff_max_ms / 1000
+        if self._clock.monotonic_s() - self._began_s < settled_s:
+            self._failed()
+        else:
+            self._failures = 0
+
+    def _failed(self) -> None:
+        self._failures += 1
+        delay_s = self._dialer.settings.reconnect_backoff.delay_s(
+            self._failures, self._dialer.entropy
+        )
+        self._not_before_s = self._clock.monotonic_s() + delay_s
+
+    async def _wait(self) -> None:
+        delay_s = self._not_before_s - self._clock.monotonic_s() if self._failures else 0.0
+        if delay_s > 0:
+            await asyncio.wait([self._closing], timeout=delay_s)
+        if self._closing.done():
+            raise Closed("the client was closed")
+
+    async def _dial(self, endpoint: BrokerAddress) -> Connection:
+        try:
+            made = await self._dialer.connect(endpoint)
+        except ClientFailure:
+            self._failed()
+            raise
+        if self._closing.done():
+            made.abort()
+            raise Closed("the client was closed")
+        self._began_s = self._clock.monotonic_s()
+        self._connection = made
+        return made
+
+
+async def dial(
+    server: str, *, client_id: str = "lakelog", timeout_s: float | None = None
+) -> Connection:
+    """One connection to one broker without security, for what needs no cluster.
+
+    Raises what `Dialer.connect` raises.
+    """
+    settings = ClientSettings.parse({"bootstrap.servers": server, "client.id": client_id})
+    dialer = Dialer(settings, SystemEntropy(), Tasks())
+    return await dialer.connect(settings.bootstrap_servers[0], timeout_s=timeout_s)
 
 
 @dataclass(slots=True)

@@ -49,6 +49,19 @@ class TopicMetadata:
         """Whether the cluster gives topics an identity; Kafka did not before 2.8."""
         return any(self.topic_id)
 
+    @property
+    def leaders(self) -> dict[int, int]:
+        """The numbers of its partitions, in order, and who leads each of them."""
+        return {partition.partition: partition.leader for partition in self.partitions}
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterNode:
+    """A broker of the cluster, and where it says that it listens."""
+
+    id: int
+    address: BrokerAddress
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterMetadata:
@@ -57,6 +70,7 @@ class ClusterMetadata:
     brokers: dict[int, BrokerAddress] = field(default_factory=dict)
     topics: dict[str, TopicMetadata] = field(default_factory=dict)
     cluster_id: str | None = None
+    controller: int = NO_LEADER
     error: int = ErrorCode.NONE
 
 
@@ -76,7 +90,9 @@ def parse_metadata(answer: MetadataResponse) -> ClusterMetadata:
         if broker.host and 0 < broker.port <= PORT_MAX
     }
     topics = {topic.name: _topic(topic.name, topic) for topic in answer.topics if topic.name}
-    return ClusterMetadata(brokers, topics, answer.cluster_id, answer.error_code)
+    return ClusterMetadata(
+        brokers, topics, answer.cluster_id, answer.controller_id, answer.error_code
+    )
 
 
 def absent(name: str) -> TopicMetadata:

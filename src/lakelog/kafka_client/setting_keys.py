@@ -211,6 +211,11 @@ REFUSED: Final = {
     "ssl.providers": "providers are not supported",
     "sasl.jaas.config": "give sasl.username and sasl.password instead",
     "plugin.library.paths": "plugins are not loaded",
+    "config.providers": "write the values themselves",
+    "sasl.client.callback.handler.class": "classes of Java are not run",
+    "sasl.login.callback.handler.class": "classes of Java are not run",
+    "sasl.login.class": "classes of Java are not run",
+    "ssl.engine.factory.class": "classes of Java are not run",
 }
 """What would promise something that is not kept, and what to do instead."""
 
@@ -245,6 +250,24 @@ _IGNORED_TEXT: Final = """
 """
 IGNORED: Final = frozenset(_IGNORED_TEXT.split())
 """What librdkafka and its bindings know, and what changes nothing here."""
+
+_JAVA_IGNORED_TEXT: Final = """
+    auto.include.jmx.reporter bootstrap.controllers buffer.memory exclude.internal.topics
+    interceptor.classes key.deserializer key.serializer max.block.ms max.poll.records
+    max.request.size metadata.max.idle.ms metric.reporters metrics.num.samples
+    metrics.recording.level metrics.sample.window.ms partitioner.adaptive.partitioning.enable
+    partitioner.availability.timeout.ms partitioner.class partitioner.ignore.keys
+    receive.buffer.bytes sasl.login.connect.timeout.ms sasl.login.read.timeout.ms
+    sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds
+    sasl.login.refresh.window.factor sasl.login.refresh.window.jitter
+    sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms security.providers
+    send.buffer.bytes socket.connection.setup.timeout.max.ms ssl.enabled.protocols
+    ssl.keymanager.algorithm ssl.protocol ssl.provider ssl.secure.random.implementation
+    ssl.trustmanager.algorithm transaction.two.phase.commit.enable value.deserializer
+    value.serializer
+"""
+JAVA_IGNORED: Final = frozenset(_JAVA_IGNORED_TEXT.split())
+"""What only Kafka's Java clients know, and what changes nothing here."""
 
 
 def is_ignored(key: str) -> bool:

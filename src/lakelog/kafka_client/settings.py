@@ -8,52 +8,27 @@ Rules:
 - A key that nobody knows is an error that names the nearest one. A key that librdkafka knows and
   that has no meaning here is accepted and listed in `ignored`.
 - No password, and no private key, is shown by `repr` or in the text of an error.
-- A retry waits by `Backoff`: the delay doubles from attempt to attempt up to a maximum; a fifth of
-  it is chance, so that clients that lost their broker at one moment do not return at one moment
-  (KIP-580).
+- A properties file of Kafka's Java clients is read as it is (`parse_properties`), and what only
+  Java calls so is translated first (`librdkafka_names`).
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from lakelog.kafka_client.failures import BadConfig
 from lakelog.kafka_client.setting_keys import (
     ALIASES,
     IGNORED,
+    JAVA_IGNORED,
     KEYS,
     REFUSED,
     BrokerAddress,
     Value,
     is_ignored,
 )
-
-JITTER_PER_MILLE: Final = 200
-DOUBLINGS_MAX: Final = 32
-
-
-class Chance(Protocol):
-    """Where the chance in a delay comes from: a `clock.Entropy`."""
-
-    def below(self, bound: int) -> int:
-        """A number in [0, bound)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """The delays of one kind of attempt."""
-
-    first_ms: int
-    max_ms: int
-
-    def delay_s(self, failures: int, entropy: Chance) -> float:
-        """Seconds to wait after so many failures in a row; none after none."""
-        if failures <= 0 or self.first_ms <= 0:
-            return 0.0
-        grown_ms = min(self.first_ms << min(failures - 1, DOUBLINGS_MAX), self.max_ms)
-        per_mille = 1000 - JITTER_PER_MILLE + entropy.below(2 * JITTER_PER_MILLE + 1)
-        return grown_ms * per_mille / 1_000_000
-
+from lakelog.retry import Backoff
 
 MIB: Final = 1024 * 1024
 FRAME_OVERHEAD_BYTES: Final = 512
@@ -222,3 +197,129 @@ def _check_limits(settings: ClientSettings) -> None:
         raise BadConfig("heartbeat.interval.ms", "must be less than session.timeout.ms")
     if settings.fetch_wait_max_ms >= settings.socket_timeout_ms:
         raise BadConfig("fetch.wait.max.ms", "must be less than socket.timeout.ms")
+
+
+# --- a properties file of Kafka's own clients ---------------------------------------------------
+
+_LOGIN_MODULES: Final = ("PlainLoginModule", "ScramLoginModule")
+_JAAS_OPTION: Final = (
+    r"""(?:\s+|(?<=["']))([\w.-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s"';]+))"""
+)
+_JAAS: Final = re.compile(
+    rf"\s*(?P<module>[\w.$]+)\s+\w+(?P<options>(?:{_JAAS_OPTION})*)\s*;\s*", re.DOTALL
+)
+_STORE_HINT: Final = "is no PEM file: only stores of the type PEM are read"
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """The keys and values of a Java properties file; a key that comes twice counts as written last.
+
+    Comments, continued lines and escapes are Java's.
+    """
+    found: dict[str, str] = {}
+    lines = iter(text.splitlines())
+    for line in lines:
+        whole = line.lstrip(" \t\f")
+        if not whole or whole[0] in "#!":
+            continue
+        while _is_continued(whole):
+            whole = whole[:-1] + next(lines, "").lstrip(" \t\f")
+        key, value = _split_property(whole)
+        found[_unescaped(key)] = _unescaped(value)
+    return found
+
+
+def librdkafka_names(given: Mapping[str, str]) -> tuple[dict[str, object], tuple[str, ...]]:
+    """What a file of Kafka's Java clients says, by librdkafka's names, and what means nothing here.
+
+    Credentials in `sasl.jaas.config` and stores of the type PEM are understood. Raises BadConfig
+    for other stores and login modules: they would promise security that is not given.
+    """
+    ignored = JAVA_IGNORED & given.keys()
+    said = {key: given[key] for key in given if key not in ignored | _JAVA_SECURITY}
+    credentials = _credentials(given.get("sasl.jaas.config", ""))
+    config = {**credentials, **said, **_trusted(given), **_own(given)}
+    return config, tuple(sorted(ignored))
+
+
+_JAVA_SECURITY: Final = frozenset(
+    {
+        "sasl.jaas.config",
+        *(f"ssl.truststore.{part}" for part in ("type", "location", "password", "certificates")),
+        *(f"ssl.keystore.{part}" for part in ("type", "location", "password", "key")),
+        "ssl.keystore.certificate.chain",
+    }
+)
+"""What is said otherwise by librdkafka's names."""
+
+
+def _credentials(jaas: str) -> dict[str, object]:
+    """The name and the password of a `sasl.jaas.config`; no text repeats either."""
+    if not jaas.strip():
+        return {}
+    found = _JAAS.fullmatch(jaas)
+    if found is None:
+        raise BadConfig(
+            "sasl.jaas.config", 'is written: MODULE required username="..." password="...";'
+        )
+    module = found["module"].rpartition(".")[2]
+    if module not in _LOGIN_MODULES:
+        known = " and ".join(_LOGIN_MODULES)
+        raise BadConfig("sasl.jaas.config", f"{module} is not supported; {known} are")
+    options = {
+        name: re.sub(r"\\(.)", r"\1", quoted or single or plain)
+        for name, quoted, single, plain in re.findall(_JAAS_OPTION, found["options"], re.DOTALL)
+    }
+    return {f"sasl.{name}": options[name] for name in ("username", "password") if name in options}
+
+
+def _trusted(given: Mapping[str, str]) -> dict[str, object]:
+    """Whom to trust."""
+    _check_store(given, "ssl.truststore")
+    named = {
+        "ssl.ca.location": given.get("ssl.truststore.location"),
+        "ssl.ca.pem": given.get("ssl.truststore.certificates"),
+    }
+    return {key: value for key, value in named.items() if value}
+
+
+def _own(given: Mapping[str, str]) -> dict[str, object]:
+    """Our certificate and its key, which a PEM store has in one file."""
+    _check_store(given, "ssl.keystore")
+    named = {
+        "ssl.certificate.location": given.get("ssl.keystore.location"),
+        "ssl.certificate.pem": given.get("ssl.keystore.certificate.chain"),
+        "ssl.key.pem": given.get("ssl.keystore.key"),
+    }
+    return {key: value for key, value in named.items() if value}
+
+
+def _check_store(given: Mapping[str, str], store: str) -> None:
+    """A store is PEM if it says so, or if its name does: Java's own kinds cannot be read here."""
+    location, kind = given.get(f"{store}.location", ""), given.get(f"{store}.type", "")
+    is_named_pem = not kind and location.lower().endswith((".pem", ".crt"))
+    if location and kind.upper() != "PEM" and not is_named_pem:
+        raise BadConfig(f"{store}.location", f"{_STORE_HINT} ({store}.type=PEM)")
+    if given.get(f"{store}.password"):
+        raise BadConfig(f"{store}.password", "a store of the type PEM has none")
+
+
+def _is_continued(line: str) -> bool:
+    """Whether it ends in a backslash that is not itself escaped."""
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+
+
+def _split_property(line: str) -> tuple[str, str]:
+    """A key ends at the first =, : or white space that is not escaped."""
+    found = re.match(r"((?:[^\s=:\\]|\\.)*)[ \t\f]*[=:]?[ \t\f]*(.*)", line, re.DOTALL)
+    assert found is not None, "every part may be empty"
+    return found[1], found[2]
+
+
+def _unescaped(text: str) -> str:
+    def character(found: re.Match[str]) -> str:
+        if found[1] is not None:
+            return chr(int(found[1], 16))
+        return {"n": "\n", "r": "\r", "t": "\t", "f": "\f"}.get(found[2], found[2])
+
+    return re.sub(r"\\(?:u([0-9a-fA-F]{4})|(.?))", character, text, flags=re.DOTALL)

@@ -6,7 +6,6 @@ nothing older than TLS 1.2 is spoken.
 
 import os
 import ssl
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
@@ -109,6 +108,8 @@ def _file(pem: str, location: str) -> Iterator[str]:
     if not pem:
         yield location
         return
+    import tempfile  # noqa: PLC0415 - slow to import, and seldom needed
+
     descriptor, path = tempfile.mkstemp(suffix=".pem")  # readable by us alone
     try:
         with os.fdopen(descriptor, "w") as file:

@@ -219,7 +219,7 @@ class Committer:
     async def _write(self, closed: _Closed) -> None:
         """Put the object until it is durable or given up; then commits may go on."""
         began_s = self._clock.monotonic_s()
-        pause_s = self._options.put_retry_ms / 1000
+        failures = 0
         while not closed.durable and closed.failure is None:
             encoded = closed.sealed.encoded
             key = object_key(self._zone, DomainId(self._replica.identity.domain), encoded.wal_id)
@@ -233,8 +233,8 @@ class Committer:
                 if waited_ms > self._options.put_give_up_ms:
                     closed.failure = Unavailable(f"the object store took no object: {error}")
                     break
-                await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * 2, self._options.put_retry_max_ms / 1000)
+                failures += 1
+                await asyncio.sleep(self._options.put_backoff.grown_s(failures))
                 self._renew_id(closed)
         self._puts -= 1
         if closed.durable:

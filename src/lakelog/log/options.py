@@ -5,6 +5,7 @@ from typing import Final
 
 from lakelog.domain.event_queue import EVENT_BYTES_MAX
 from lakelog.domain.events import COMMIT_BATCH_BYTES, COMMIT_HEAD_BYTES_MAX
+from lakelog.retry import Backoff
 
 COMMIT_BATCHES_MAX: Final = (EVENT_BYTES_MAX - COMMIT_HEAD_BYTES_MAX) // COMMIT_BATCH_BYTES
 """The most batches of an object: its Commit is one event, and must fit into one record (B6)."""
@@ -134,3 +135,8 @@ class LogOptions:
             raise ValueError("index_bytes_max must be greater than 0")
         if self.index_throttle_ms_max < 0:
             raise ValueError("index_throttle_ms_max must not be negative")
+
+    @property
+    def put_backoff(self) -> Backoff:
+        """The pauses after failed puts of one object."""
+        return Backoff(self.put_retry_ms, self.put_retry_max_ms)

@@ -22,9 +22,9 @@ from lakelog.clock import Clock
 from lakelog.meta.sqlite_file import OpenedFile, primary_code
 from lakelog.meta.sqlite_statements import Append, EndSession, RenewSession
 from lakelog.model.failures import Conflict, Failure, OutcomeUnknown, Unavailable
+from lakelog.retry import Backoff
 
-PAUSE_FIRST_S: Final = 0.0002
-PAUSE_MAX_S: Final = 0.001
+LOCKED: Final = Backoff(0.2, 1.0)
 """Pauses between tries for the write lock. SQLite's own grow to 100 ms, but a commit takes 0.2 ms:
 with long pauses one of two busy writers starves (75 ms seen, 20 ms with these)."""
 
@@ -96,7 +96,7 @@ class FileWriter:
             return self._failed(error, committing=True)
 
     def _locked(self, statement: Callable[[], ResultT]) -> ResultT | Unavailable:
-        paused_s, pause_s = 0.0, PAUSE_FIRST_S
+        paused_s, failures = 0.0, 0
         while True:
             try:
                 return statement()
@@ -108,9 +108,10 @@ class FileWriter:
                 return Unavailable(
                     f"the metadata store was locked by another process for {self._busy_s:g} s"
                 )
+            failures += 1
+            pause_s = LOCKED.grown_s(failures)
             self._pause.wait(pause_s)
             paused_s += pause_s
-            pause_s = min(pause_s * 2, PAUSE_MAX_S)
 
     def _commit_group(self, writes: Sequence[SqliteWrite]) -> list[Outcome]:
         failure = self._begin()

@@ -16,9 +16,11 @@ from typing import Final
 
 from lakelog.clock import Clock
 from lakelog.model.failures import Refused
+from lakelog.retry import Backoff
 from lakelog.telemetry import event
 
 LINE_BYTES_MAX: Final = 1 << 20
+RESTART: Final = Backoff(1_000, 60_000)
 log = logging.getLogger("lakelog.pipeline")
 
 
@@ -26,9 +28,8 @@ log = logging.getLogger("lakelog.pipeline")
 class ChildOptions:
     """How patient we are with the child."""
 
-    pause_s: float = 1.0
-    """Before it is started again; twice as long each time."""
-    pause_s_max: float = 60.0
+    pause: Backoff = RESTART
+    """Before it is started again."""
     healthy_s: float = 300.0
     """A child that lived so long has done well, and the next pause is the first again."""
     stop_s: float = 10.0
@@ -51,19 +52,20 @@ async def keep_child_running(
     except Refused as reason:
         event(log, "pipeline_off", logging.WARNING, reason=reason)
         return
-    pause_s = options.pause_s
+    failures = 0
     while True:
         began_s = clock.monotonic_s()
+        code: int | None = None
         try:
             code = await _run_once(command, options)
         except OSError as error:
             event(log, "pipeline_failed", logging.ERROR, reason=error)
-        else:
+        was_healthy = clock.monotonic_s() - began_s >= options.healthy_s
+        failures = 1 if was_healthy else failures + 1
+        pause_s = options.pause.grown_s(failures)
+        if code is not None:
             event(log, "pipeline_ended", logging.WARNING, code=code, again_in_s=pause_s)
-        if clock.monotonic_s() - began_s >= options.healthy_s:
-            pause_s = options.pause_s
         await asyncio.sleep(pause_s)
-        pause_s = min(pause_s * 2, options.pause_s_max)
 
 
 async def _run_once(command: Sequence[str], options: ChildOptions) -> int:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from lakelog.model.failures import Failure, OutcomeUnknown, Unavailable
 from lakelog.pipeline.planning.small_files import RewriteOptions
 from lakelog.pipeline.planning.wal_ranges import PlanOptions
+from lakelog.retry import Backoff
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class PipelineOptions:
     def wait_ms(self, failures: int) -> int:
         """How long a stream that failed so often in a row waits before the next try."""
         assert failures > 0, failures
-        return min(self.retry_ms << min(failures - 1, 40), self.retry_ms_max)
+        return round(Backoff(self.retry_ms, self.retry_ms_max).grown_ms(failures))
 
 
 T = TypeVar("T")

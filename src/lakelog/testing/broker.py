@@ -21,12 +21,13 @@ from typing import Any, Final, Self, TypeVar
 from lakelog.broker.call import BrokerOptions
 from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.coordinator.options import GroupOptions
+from lakelog.kafka_client.dialing import dial
+from lakelog.kafka_client.failures import BrokerError
 from lakelog.log.options import LogOptions
 from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.meta.sqlite import SqliteMetadataStore
 from lakelog.objects.local import LocalObjectStore
 from lakelog.objects.memory import MemoryObjectStore
-from lakelog.server.client import Client, KafkaFailure
 from lakelog.server.node import Node, NodeEnvironment, NodeOptions
 from lakelog.server.options import Address
 from lakelog.wire.messages.create_topics import (
@@ -115,16 +116,16 @@ class EmbeddedBroker:
     def create_topic(
         self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
     ) -> None:
-        """Create a topic; raises `KafkaFailure` with the broker's reason if it cannot be."""
+        """Create a topic; raises `BrokerError` with the broker's reason if it cannot be."""
         settings = tuple(CreatableTopicConfig(*pair) for pair in (configs or {}).items())
         topic = CreatableTopic(name, partitions, -1, configs=settings)
 
         async def create() -> None:
-            async with await Client.connect(self.address) as client:
-                answer = await client.call(CreateTopicsRequest((topic,)), CreateTopicsResponse)
+            async with await dial(self.bootstrap) as connection:
+                answer = await connection.call(CreateTopicsRequest((topic,)), CreateTopicsResponse)
                 result = answer.topics[0]
                 if result.error_code:
-                    raise KafkaFailure(result.error_code, result.error_message, about=name)
+                    raise BrokerError(result.error_code, name, result.error_message)
 
         self._call(create())
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from tests.compat.groups.look import find_coordinator
 from tests.compat.groups.scene import Scene
 
+from lakelog.kafka_client.connection import Connection
+from lakelog.kafka_client.dialing import dial
 from lakelog.model.failures import Failure
-from lakelog.server.client import Client
-from lakelog.server.options import Address
 from lakelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from lakelog.wire.messages.join_group import (
     JoinGroupRequest,
@@ -56,7 +56,7 @@ class Hand:
 
     group: str
     session_ms: int
-    client: Client
+    client: Connection
     member_id: str = ""
     generation: int = -1
     topic_id: bytes = b""
@@ -64,7 +64,7 @@ class Hand:
     @classmethod
     async def connect(cls, group: str, session_ms: int, port: int) -> "Hand":
         """Connect to a broker and learn the topic's id."""
-        client = await Client.connect(Address("127.0.0.1", port))
+        client = await dial(f"127.0.0.1:{port}")
         asked = MetadataRequest(topics=(MetadataRequestTopic(name=TOPIC),))
         answer = await client.call(asked, MetadataResponse)
         return cls(group, session_ms, client, topic_id=answer.topics[0].topic_id)

@@ -15,8 +15,9 @@ from typing import TypeVar
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
+from lakelog.kafka_client.connection import Connection
+from lakelog.kafka_client.dialing import dial
 from lakelog.model.failures import Failure
-from lakelog.server.client import Client
 from lakelog.server.options import Address
 from lakelog.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -68,7 +69,7 @@ def parse_assignment(raw: bytes) -> tuple[int, ...]:
     return struct.unpack_from(f">{count}i", raw, 12 + name_length)
 
 
-async def describe_classic(client: Client, group: str) -> Seen:
+async def describe_classic(client: Connection, group: str) -> Seen:
     """Describe a classic group at its coordinator."""
     request = DescribeGroupsRequest(groups=(group,))
     answer = await client.call(request, DescribeGroupsResponse, timeout_s=PATIENCE_S)
@@ -81,7 +82,7 @@ async def describe_classic(client: Client, group: str) -> Seen:
     )
 
 
-async def describe_consumer(client: Client, group: str) -> Seen:
+async def describe_consumer(client: Connection, group: str) -> Seen:
     """Describe a KIP-848 group at its coordinator."""
     request = ConsumerGroupDescribeRequest(group_ids=(group,))
     answer = await client.call(request, ConsumerGroupDescribeResponse, timeout_s=PATIENCE_S)
@@ -99,7 +100,7 @@ async def describe_consumer(client: Client, group: str) -> Seen:
     )
 
 
-async def fetch_committed(client: Client, group: str) -> dict[int, int]:
+async def fetch_committed(client: Connection, group: str) -> dict[int, int]:
     """Return what a group committed, by partition of its only topic."""
     request = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group, topics=None),))
     answer = await client.call(request, OffsetFetchResponse, timeout_s=PATIENCE_S)
@@ -135,7 +136,7 @@ class Admin:
         """Return what the group committed, by partition of its only topic."""
         return self._ask(group, fetch_committed)
 
-    def _ask(self, group: str, ask: Callable[[Client, str], Awaitable[Result]]) -> Result:
+    def _ask(self, group: str, ask: Callable[[Connection, str], Awaitable[Result]]) -> Result:
         reasons = []
         for port in self._ports:
             try:
@@ -172,24 +173,24 @@ class Admin:
 
 
 async def ask_coordinator(
-    port: int, group: str, ask: Callable[[Client, str], Awaitable[Result]]
+    port: int, group: str, ask: Callable[[Connection, str], Awaitable[Result]]
 ) -> Result:
     """Ask a broker for the coordinator, and the coordinator for what is wanted."""
-    async with await Client.connect(Address(HOST, port), timeout_s=PATIENCE_S) as client:
+    async with await dial(f"{HOST}:{port}", timeout_s=PATIENCE_S) as client:
         request = FindCoordinatorRequest(key_type=0, coordinator_keys=(group,))
         answer = await client.call(request, FindCoordinatorResponse, timeout_s=PATIENCE_S)
     row = answer.coordinators[0]
     if row.error_code:
         raise UnansweredError(f"FindCoordinator answered {row.error_code}")
     address = Address(row.host, row.port)
-    async with await Client.connect(address, timeout_s=PATIENCE_S) as client:
+    async with await dial(str(address), timeout_s=PATIENCE_S) as client:
         return await ask(client, group)
 
 
 def find_coordinator(port: int, group: str) -> int:
     """Return the node id of the broker that FindCoordinator names; -1 if it names none."""
 
-    async def ask(client: Client) -> int:
+    async def ask(client: Connection) -> int:
         request = FindCoordinatorRequest(key_type=0, coordinator_keys=(group,))
         row = (await client.call(request, FindCoordinatorResponse)).coordinators[0]
         return -1 if row.error_code else row.node_id
@@ -197,11 +198,11 @@ def find_coordinator(port: int, group: str) -> int:
     return with_client(port, ask)
 
 
-def with_client(port: int, ask: Callable[[Client], Coroutine[None, None, Result]]) -> Result:
+def with_client(port: int, ask: Callable[[Connection], Coroutine[None, None, Result]]) -> Result:
     """Connect to one broker, ask, and hang up."""
 
     async def run() -> Result:
-        async with await Client.connect(Address(HOST, port)) as client:
+        async with await dial(f"{HOST}:{port}") as client:
             return await ask(client)
 
     return asyncio.run(run())

@@ -25,14 +25,14 @@ from lakelog.index.messages import (
 )
 from lakelog.meta.port import RECORD_BYTES_MAX
 from lakelog.model.failures import OutcomeUnknown, Refused, Unavailable
+from lakelog.retry import Backoff
 
 COMMIT_S: Final = 120.0
 """How long a commit is asked for when nobody says for how long."""
 
-PAUSE_S: Final = 0.1
-"""The first pause after a commit that may be repeated; it doubles up to `PAUSE_S_MAX`."""
+REPEAT: Final = Backoff(100, 2_000)
+"""The pauses after a commit that may be repeated."""
 
-PAUSE_S_MAX: Final = 2.0
 OBJECT_OVERHEAD_BYTES: Final = 16
 """What an object takes in a question, and in a record, beside its Commit; at most."""
 
@@ -121,7 +121,7 @@ class WriteClient:
     async def _committed(
         self, question: messages.CommitQuestion, deadline_s: float
     ) -> messages.CommitAnswer:
-        pause_s = PAUSE_S
+        failures = 0
         is_unknown = False
         while True:
             try:
@@ -130,6 +130,8 @@ class WriteClient:
                 )
             except (Unavailable, OutcomeUnknown) as reason:
                 is_unknown = is_unknown or isinstance(reason, OutcomeUnknown)
+                failures += 1
+                pause_s = REPEAT.grown_s(failures)
                 if self._clock.monotonic_s() + pause_s >= deadline_s:
                     failure = OutcomeUnknown if is_unknown else Unavailable
                     raise failure(str(reason)) from reason
@@ -138,7 +140,6 @@ class WriteClient:
                     return answer
                 raise OutcomeUnknown("the answer to a commit is not about what was asked")
             await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, PAUSE_S_MAX)
 
 
 def _check(transaction: Transaction) -> None:

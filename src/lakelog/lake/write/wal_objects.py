@@ -117,7 +117,7 @@ class ObjectWriter:
     async def _put(self, key: str, parts: Sequence[bytes | bytearray | memoryview]) -> None:
         log = self._options.log
         give_up_s = self._clock.monotonic_s() + log.put_give_up_ms / 1000
-        pause_s = log.put_retry_ms / 1000
+        failures = 0
         try:
             while True:
                 try:
@@ -128,8 +128,8 @@ class ObjectWriter:
                         return
                 else:
                     return
-                await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * 2, log.put_retry_max_ms / 1000)
+                failures += 1
+                await asyncio.sleep(log.put_backoff.grown_s(failures))
         except Failure as error:  # the store refuses: raised where batches are brought
             self._failure = error
         finally:

@@ -1,4 +1,4 @@
-"""Offsets that a cluster knows: by value, and from a broker of ours."""
+"""What a cluster is asked: offsets and commits, of a broker of ours."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -10,21 +10,26 @@ from tests.client.feeding import FIRST_MS, Fed, create_topic, feed
 from tests.lake.running import running_broker
 
 from lakelog.clock import SystemClock, SystemEntropy
-from lakelog.kafka_client.cluster import KafkaCluster
-from lakelog.kafka_client.failures import BrokerError, UnknownTopic
-from lakelog.kafka_client.offsets import (
+from lakelog.kafka_client.admin import (
     EARLIEST_MS,
     LATEST_MS,
     LogBounds,
+    OffsetOrFailure,
     TopicPartition,
+    ask_offsets,
+    at_coordinator,
     commit,
     find_ends,
     find_topics,
     list_offsets,
     load_committed,
 )
-from lakelog.kafka_client.retry import RetryDeadline
+from lakelog.kafka_client.cluster import KafkaCluster
+from lakelog.kafka_client.connection import Connection
+from lakelog.kafka_client.failures import BrokerError, UnknownTopic
 from lakelog.kafka_client.settings import ClientSettings
+from lakelog.model.errors import ErrorCode
+from lakelog.retry import RetryDeadline
 
 T = TypeVar("T")
 
@@ -89,7 +94,7 @@ def test_a_topic_that_is_not_there_is_named(bootstrap: str) -> None:
 
 def test_a_partition_that_is_not_there_is_an_error_in_time(bootstrap: str) -> None:
     async def work(cluster: KafkaCluster, _: RetryDeadline) -> object:
-        short = RetryDeadline(SystemClock(), 0.2)
+        short = RetryDeadline(SystemClock(), 1.0)
         return await list_offsets(cluster, {place(7): LATEST_MS, place(0): EARLIEST_MS}, short)
 
     with pytest.raises(BrokerError, match=r"t \[7\]: LEADER_NOT_AVAILABLE"):
@@ -108,7 +113,48 @@ def test_a_commit_is_found_again_and_nothing_else(bootstrap: str) -> None:
 
 def test_a_commit_to_a_topic_that_is_not_there_is_an_error(bootstrap: str) -> None:
     async def work(cluster: KafkaCluster, _: RetryDeadline) -> None:
-        await commit(cluster, "some", {place(9): 4}, RetryDeadline(SystemClock(), 0.2))
+        await commit(cluster, "some", {place(9): 4}, RetryDeadline(SystemClock(), 1.0))
 
     with pytest.raises(BrokerError, match=r"group 'some' in t \[9\]: UNKNOWN_TOPIC_OR_PARTITION"):
         ask(bootstrap, work)
+
+
+def test_all_commits_of_a_group_are_found_without_naming_them(bootstrap: str) -> None:
+    async def work(cluster: KafkaCluster, deadline: RetryDeadline) -> dict[TopicPartition, int]:
+        assert await load_committed(cluster, "all", None, deadline) == {}
+        await commit(cluster, "all", {place(0): 1, place(2): 0}, deadline)
+        return await load_committed(cluster, "all", None, deadline)
+
+    assert ask(bootstrap, work) == {place(0): 1, place(2): 0}
+
+
+def test_a_partition_that_cannot_be_asked_does_not_stop_the_others(bootstrap: str) -> None:
+    async def work(
+        cluster: KafkaCluster, deadline: RetryDeadline
+    ) -> dict[TopicPartition, OffsetOrFailure]:
+        return await ask_offsets(cluster, {place(7): LATEST_MS, place(0): LATEST_MS}, deadline)
+
+    found = ask(bootstrap, work)
+    assert found[place(0)] == 10
+    assert str(found[place(7)]) == "t [7]: LEADER_NOT_AVAILABLE"
+
+
+def test_a_coordinator_that_loads_is_asked_again_and_one_that_refuses_is_not(
+    bootstrap: str,
+) -> None:
+    codes = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR]
+
+    async def talk(_: Connection) -> str:
+        if codes:
+            raise BrokerError(codes.pop(), "group")
+        return "answer"
+
+    async def work(cluster: KafkaCluster, deadline: RetryDeadline) -> str:
+        found = await at_coordinator(cluster, "group", talk, deadline)
+        assert cluster.known_coordinator("group") is not None
+        codes.append(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        with pytest.raises(BrokerError, match="GROUP_AUTHORIZATION_FAILED"):
+            await at_coordinator(cluster, "group", talk, deadline)
+        return found
+
+    assert ask(bootstrap, work) == "answer"
