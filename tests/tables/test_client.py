@@ -26,7 +26,7 @@ from lakelog.index.messages import (
 )
 from lakelog.model.failures import Corrupt, Unavailable
 from lakelog.tables.client import SnapshotClient, SnapshotSearch
-from lakelog.tables.values import UnknownGroup, UnknownTopic, is_within
+from lakelog.tables.values import TopicNotFound, UnknownGroup, is_within
 
 TOPIC_ID = bytes(range(16))
 AnswerT = TypeVar("AnswerT")
@@ -196,7 +196,7 @@ def test_answers_that_make_no_sense_are_not_believed() -> None:
     with pytest.raises(Unavailable, match="'something'"):
         look(broker)
     broker.answer = SnapshotsAnswer("topic")
-    with pytest.raises(UnknownTopic):
+    with pytest.raises(TopicNotFound):
         look(broker)
     assert decode_page(encode_page(SnapshotPage())) == SnapshotPage()
 

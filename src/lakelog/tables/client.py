@@ -25,8 +25,8 @@ from lakelog.model.failures import Unavailable
 from lakelog.tables.values import (
     NoTable,
     NothingCommitted,
+    TopicNotFound,
     UnknownGroup,
-    UnknownTopic,
     newest,
 )
 
@@ -43,7 +43,7 @@ class SnapshotClient:
         self.client = client
 
     async def found(self, topic: str) -> "SnapshotSearch":
-        """The newest snapshots of a topic's table; raises `UnknownTopic` and `NoTable`."""
+        """The newest snapshots of a topic's table; raises `TopicNotFound` and `NoTable`."""
         answer = await self.client.ask("snapshots", SnapshotsQuestion(topic), SnapshotsAnswer)
         _check_there(answer.missing, topic)
         _check_topic(answer.topic_id, answer.partition_count)
@@ -52,7 +52,7 @@ class SnapshotClient:
     async def committed(self, group: str, topic: str) -> GroupAnswer:
         """What a group has committed in a topic.
 
-        Raises `UnknownTopic`, `UnknownGroup` and `NothingCommitted`.
+        Raises `TopicNotFound`, `UnknownGroup` and `NothingCommitted`.
         """
         answer = await self.client.ask("group", GroupQuestion(group, topic), GroupAnswer)
         _check_there(answer.missing, topic, group)
@@ -135,7 +135,7 @@ def _check_there(missing: str, topic: str, group: str = "") -> None:
         case Missing.NOTHING:
             return
         case Missing.TOPIC:
-            raise UnknownTopic(f"there is no topic {topic!r}")
+            raise TopicNotFound(f"there is no topic {topic!r}")
         case Missing.TABLE:
             raise NoTable(
                 f"{topic} has no table: its lakelog.format is not parquet, or tables are off"

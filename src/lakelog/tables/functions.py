@@ -30,7 +30,7 @@ from lakelog.tables.client import SnapshotClient, SnapshotSearch
 from lakelog.tables.values import (
     NoSnapshot,
     Offsets,
-    Snapshot,
+    TableSnapshot,
     UnknownSnapshot,
     is_within,
     milliseconds,
@@ -46,7 +46,7 @@ ResultT = TypeVar("ResultT")
 
 def snapshots(
     topic: str, *, server: str | None = None, config: str | None = None, limit: int | None = None
-) -> tuple[Snapshot, ...]:
+) -> tuple[TableSnapshot, ...]:
     """The snapshots of a topic's table, the oldest first, those too that it let go of.
 
     With a limit, the newest so many.
@@ -54,7 +54,7 @@ def snapshots(
     if limit is not None and limit < 0:
         raise BadOption("limit", f"limit is {limit}, but must not be negative")
 
-    async def work(client: SnapshotClient) -> tuple[Snapshot, ...]:
+    async def work(client: SnapshotClient) -> tuple[TableSnapshot, ...]:
         found = await client.found(topic)
         while not _is_enough(found, limit) and await found.older() is not None:
             continue
@@ -90,14 +90,14 @@ def snapshot_at(
     time: datetime | None = None,
     server: str | None = None,
     config: str | None = None,
-) -> Snapshot:
+) -> TableSnapshot:
     """The newest snapshot that holds nothing beyond these offsets, or that was there at a time.
 
     A partition that the offsets do not name holds nothing for them, and -1 stands for its end.
     """
     wanted, said = _wanted(offsets, time)
 
-    async def work(client: SnapshotClient) -> Snapshot:
+    async def work(client: SnapshotClient) -> TableSnapshot:
         found = await client.found(topic)
         best = await found.newest(wanted)
         if best is not None:
@@ -190,7 +190,7 @@ def _wanted(
     return (lambda one: is_within(one.vector, given)), f"{given}"
 
 
-def _snapshot(found: SnapshotSearch, fact: SnapshotFact) -> Snapshot:
+def _snapshot(found: SnapshotSearch, fact: SnapshotFact) -> TableSnapshot:
     return snapshot_of(
         fact,
         found.topic,

@@ -22,7 +22,7 @@ class TablesFailure(Failure):
     """The base of what can be wrong with a question about snapshots and groups."""
 
 
-class UnknownTopic(TablesFailure):
+class TopicNotFound(TablesFailure):
     """There is no such topic."""
 
 
@@ -77,7 +77,7 @@ class Offsets(Mapping[int, int]):
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class TableSnapshot:
     """One snapshot of a topic's table."""
 
     id: int
@@ -96,14 +96,16 @@ def offsets_of(topic: str, ends: Mapping[int, int], *, partition_count: int) -> 
     return Offsets(topic, {one: ends.get(one, EARLIEST) for one in partitions})
 
 
-def snapshot_of(fact: SnapshotFact, topic: str, *, partition_count: int, is_live: bool) -> Snapshot:
+def snapshot_of(
+    fact: SnapshotFact, topic: str, *, partition_count: int, is_live: bool
+) -> TableSnapshot:
     """A fact as users see it."""
     try:
         time = _EPOCH + fact.timestamp_ms * _MILLISECOND
     except OverflowError as error:
         raise Corrupt(f"snapshot {fact.snapshot_id} has an impossible time") from error
     offsets = offsets_of(topic, fact.vector, partition_count=partition_count)
-    return Snapshot(fact.snapshot_id, time, fact.operation, offsets, is_live)
+    return TableSnapshot(fact.snapshot_id, time, fact.operation, offsets, is_live)
 
 
 def is_within(vector: Mapping[int, int], offsets: Mapping[int, int]) -> bool:
