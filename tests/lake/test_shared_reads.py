@@ -10,8 +10,9 @@ from tests.log.segments import fill
 from tests.log.tables import tabled
 from tests.log.world import World, batch, run
 
-from lakelog.lake.read import range_reader
-from lakelog.lake.read.range_reader import RowOptions, SharedReads
+from lakelog.lake.read import shared_reads
+from lakelog.lake.read.range_reader import RowOptions
+from lakelog.lake.read.shared_reads import SharedReads
 from lakelog.lake.read.splits import PackOptions, Split, pack
 from lakelog.lake.read.topic_source import TopicSource
 from lakelog.model.ids import ByteRange
@@ -61,7 +62,7 @@ def test_an_object_of_many_ranges_is_read_once() -> None:
 def test_what_would_need_too_much_memory_is_read_as_it_comes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(range_reader, "SHARED_BYTES_MAX", 100)
+    monkeypatch.setattr(shared_reads, "SHARED_BYTES_MAX", 100)
 
     async def scenario(world: World) -> None:
         index, split = await wide(world)
@@ -80,7 +81,7 @@ def test_objects_of_one_range_and_files_are_not_kept() -> None:
             await fill(world, index.node, stream, 3)
         await tabled(world, index.node, 2)
         (split,) = pack([await index.hinted(one, 0, 15) for one in (1, 2)], PackOptions())
-        assert range_reader.shared_entries(split) == []
+        assert shared_reads.shared_entries(split) == []
 
     run(scenario)
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lakelog.index.entries import Entry
 from lakelog.lake.read.range_plan import Hinted
-from lakelog.lake.read.range_reader import ByteSource
 from lakelog.lake.read.row_decoder import RowMaker
+from lakelog.lake.read.shared_reads import ByteSource
 from lakelog.log.plan import coalesce, cut_out
 from lakelog.model.failures import Corrupt, Failure, NotFound
 from lakelog.model.ids import ByteRange

@@ -33,8 +33,9 @@ from lakelog.lake.read.range_plan import (
     resolved,
     times_wanted,
 )
-from lakelog.lake.read.range_reader import RowOptions, SharedReads, placed, read_range
+from lakelog.lake.read.range_reader import RowOptions, placed, read_range
 from lakelog.lake.read.read_request import EVERYTHING, Filters, Limit, PartitionName, ReadRequest
+from lakelog.lake.read.shared_reads import SharedReads
 from lakelog.lake.read.splits import PackOptions, Split, pack
 from lakelog.model.failures import Refused, Unavailable
 from lakelog.objects.port import ObjectStore
