@@ -15,8 +15,7 @@ from lakelog.pipeline.files.file_task import FileTask, WalInputs, WalPiece
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.codecs import Codec
 from lakelog.streams.objects import FileKind
-from lakelog.wal.ids import object_key
-from lakelog.wal.layout import Chunk, encode
+from lakelog.wal.layout import Chunk, encode, object_key
 
 ZONE = "bench"
 BATCH_ROWS = 500

@@ -19,7 +19,7 @@ from lakelog.broker.fetch_sessions import FetchSessions
 from lakelog.broker.loop_turn import LoopTurn
 from lakelog.clock import SeededEntropy
 from lakelog.domain.events import Commit, Drop
-from lakelog.domain.outcomes import Committed, Trimmed, Verdict
+from lakelog.domain.state import Committed, Trimmed, Verdict
 from lakelog.log.budgets import producer_facts
 from lakelog.log.values import (
     Appended,

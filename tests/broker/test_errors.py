@@ -3,7 +3,7 @@ import inspect
 import pytest
 
 from lakelog.broker.errors import Attempt, failure_code, read_code, unknown_code, verdict_code
-from lakelog.domain.outcomes import Verdict
+from lakelog.domain.state import Verdict
 from lakelog.log.values import ReadStatus
 from lakelog.model import failures
 from lakelog.model.errors import RETRIABLE, ErrorCode

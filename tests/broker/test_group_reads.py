@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from tests.broker.group_stage import GroupStage
 from tests.topics.stage import VirtualLoop
 
-from lakelog.broker.group_reads import PROOF_S_MAX, are_topics_current, is_proved, unproven
+from lakelog.broker.lookup import PROOF_S_MAX, are_topics_current, is_proved, unproven
 
 
 class Silent:

@@ -28,9 +28,8 @@ from tests.catalog.kit import (
 )
 
 from lakelog.catalog.commit import iceberg_schema, partition_spec, sort_order
-from lakelog.catalog.create import TableCreation, first_metadata
 from lakelog.catalog.definition import table_properties
-from lakelog.catalog.pointers import Pointers
+from lakelog.catalog.pointers import Pointers, TableCreation, first_metadata
 from lakelog.catalog.port import TableDefinition, TableName
 from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.model.failures import Conflict, OutcomeUnknown, Refused, Unavailable
@@ -268,7 +267,7 @@ def test_a_pointer_to_anywhere_is_nobodys() -> None:
 
 def test_a_broker_loads_no_library_for_it() -> None:
     script = (
-        "import sys, lakelog.catalog.create\n"
+        "import sys, lakelog.catalog.pointers\n"
         "print([name for name in ('pyiceberg', 'pyarrow', 'pydantic') if name in sys.modules])"
     )
     done = subprocess.run(

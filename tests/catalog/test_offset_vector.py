@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.catalog.kit import advance
 
-from lakelog.catalog.offset_vector import (
+from lakelog.catalog.definition import (
     Fit,
     JudgedAdvance,
     advanced,

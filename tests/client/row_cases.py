@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from hypothesis import strategies as st
 
-from lakelog.client.partition_state import Progress
-from lakelog.client.watermark import ALL, INT64_MIN, NOTHING, Limit, Rule, is_live
+from lakelog.client.watermark import ALL, INT64_MIN, NOTHING, Limit, Progress, Rule, is_live
 from lakelog.records import ordering
 from lakelog.records.fetched import FetchedRows
 from lakelog.records.table_rows import fill_views

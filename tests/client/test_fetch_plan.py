@@ -1,7 +1,7 @@
 """Planned requests as Fetch messages."""
 
 from lakelog.client.fetch_plan import PlannedFetch, PlannedPartition, build_request, has_ids
-from lakelog.client.partition_state import PartitionState
+from lakelog.client.watermark import PartitionState
 from lakelog.kafka_client.admin import TopicPartition
 from lakelog.kafka_client.settings import ClientSettings
 

@@ -7,9 +7,8 @@ from lakelog.client.decoder import MemoryAccount
 from lakelog.client.events import BufferFull, PartitionAdded, PositionReset, ReadFailed, RowsArrived
 from lakelog.client.fetch_scheduler import Demand
 from lakelog.client.merge_buffer import MergedRows, SortedRun
-from lakelog.client.partition_state import PartitionState
 from lakelog.client.reader import OrderedReader, ReaderOptions
-from lakelog.client.watermark import Rule
+from lakelog.client.watermark import PartitionState, Rule
 from lakelog.kafka_client.admin import LogBounds, TopicPartition
 from lakelog.kafka_client.failures import CorruptBatch, Unreachable
 from lakelog.records.fetched import FetchedRows

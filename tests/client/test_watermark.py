@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from tests.client.row_cases import Scenario, limit, scenarios
 from tests.profiles import examples
 
-from lakelog.client.partition_state import Progress
 from lakelog.client.watermark import (
     ALL,
     INT64_MAX,
     INT64_MIN,
     NOTHING,
     Limit,
+    Progress,
     Rule,
     Watermark,
     is_live,

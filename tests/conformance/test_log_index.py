@@ -13,7 +13,7 @@ from lakelog.index.entries import StreamIndex
 from lakelog.index.ports import LogIndex, StreamRange
 from lakelog.model.failures import Refused
 from lakelog.streams.objects import FileKind, FileName, WalName, digest
-from lakelog.wal.ids import wal_id_time_ms
+from lakelog.wal.layout import wal_id_time_ms
 
 KINDS = ("broker", "remote")
 GONE = 9_999_999

@@ -8,8 +8,7 @@ import numpy as np
 from lakelog.domain.envelope import DomainRecord, Stamp, encode_record
 from lakelog.domain.events import Commit, Create, Event, Genesis, Hello, Trim
 from lakelog.domain.machine import apply
-from lakelog.domain.outcomes import Applied, Committed
-from lakelog.domain.state import DomainState
+from lakelog.domain.state import Applied, Committed, DomainState
 from lakelog.model.ids import TopicId, WalId
 
 TOPIC = TopicId(bytes(range(16)))

@@ -22,7 +22,7 @@ from lakelog.domain.events import (
     Trim,
     Upgrade,
 )
-from lakelog.domain.outcomes import Verdict, WriteVerdict
+from lakelog.domain.state import Verdict, WriteVerdict
 from lakelog.domain.write_event import ExpireWrites, Write
 from lakelog.streams.objects import FileName, ObjectName, WalName, digest
 

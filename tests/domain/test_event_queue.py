@@ -10,7 +10,7 @@ from tests.domain.test_replica import World, run
 from lakelog.domain.envelope import Stamp, pack_record
 from lakelog.domain.event_queue import EVENT_BYTES_MAX, EventTooLarge
 from lakelog.domain.events import Kind, Trim
-from lakelog.domain.outcomes import Trimmed
+from lakelog.domain.state import Trimmed
 from lakelog.meta.port import RECORD_BYTES_MAX
 
 

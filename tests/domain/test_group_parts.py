@@ -8,8 +8,7 @@ from tests.domain.test_checkpoint_model import checkpoint_of, reloaded
 from lakelog.domain.envelope import DomainRecord, Stamp, encode_record
 from lakelog.domain.events import Barrier, Genesis, GroupChange, Hello, Kind, Upgrade, needed_level
 from lakelog.domain.machine import apply
-from lakelog.domain.outcomes import Done, GroupApplied, Outcome
-from lakelog.domain.state import DomainState
+from lakelog.domain.state import DomainState, Done, GroupApplied, Outcome
 from lakelog.groups.events import CommitOffsets, GroupEventResult
 from lakelog.groups.parts import PARTS_LEVEL, GroupPart, event_parts
 from lakelog.model.errors import ErrorCode

@@ -28,8 +28,7 @@ from lakelog.domain.events import (
     Upgrade,
 )
 from lakelog.domain.machine import apply
-from lakelog.domain.outcomes import Done, Ignored, Swapped, Trimmed, Verdict
-from lakelog.domain.state import LEVEL_MAX, DomainState
+from lakelog.domain.state import LEVEL_MAX, DomainState, Done, Ignored, Swapped, Trimmed, Verdict
 from lakelog.model.failures import Corrupt
 from lakelog.streams.objects import FileKind, FileName, WalName, digest
 

@@ -18,8 +18,9 @@ from lakelog.domain import state as state_module
 from lakelog.domain.envelope import DomainRecord, Stamp, encode_record
 from lakelog.domain.events import Genesis, Hello
 from lakelog.domain.machine import apply
-from lakelog.domain.outcomes import (
+from lakelog.domain.state import (
     Committed,
+    DomainState,
     Done,
     GroupApplied,
     Ignored,
@@ -28,7 +29,6 @@ from lakelog.domain.outcomes import (
     Trimmed,
     Written,
 )
-from lakelog.domain.state import DomainState
 from lakelog.streams import index as index_module
 from lakelog.streams import table as columns_module
 

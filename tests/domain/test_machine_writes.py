@@ -14,8 +14,15 @@ from lakelog.domain import machine as writes_module
 from lakelog.domain.checkpoint import decode_manifest, encode_manifest
 from lakelog.domain.events import Commit, Genesis, Horizon, Upgrade
 from lakelog.domain.machine import apply_record
-from lakelog.domain.outcomes import Done, Verdict, WriteVerdict, Written
-from lakelog.domain.state import LEVEL_MAX, DomainState, LastWrite
+from lakelog.domain.state import (
+    LEVEL_MAX,
+    DomainState,
+    Done,
+    LastWrite,
+    Verdict,
+    WriteVerdict,
+    Written,
+)
 from lakelog.domain.write_event import WRITES_LEVEL, ExpireWrites, Write
 
 

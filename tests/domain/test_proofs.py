@@ -7,8 +7,8 @@ import pytest
 from tests.domain.test_replica import GatedLog, World, create, run
 
 from lakelog.domain.options import DomainOptions
-from lakelog.domain.outcomes import Done
 from lakelog.domain.replica import Replica
+from lakelog.domain.state import Done
 from lakelog.meta.port import LogPage, MetadataLog
 from lakelog.model.failures import Unavailable
 

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from tests.domain.test_replica import GatedLog, World, create, run, until, write_until_trimmed
 
-from lakelog.domain.outcomes import Done
 from lakelog.domain.replica import Replica
+from lakelog.domain.state import Done
 from lakelog.meta import keys
 from lakelog.meta.port import MetadataLog
 from lakelog.model.failures import OutcomeUnknown, Unavailable

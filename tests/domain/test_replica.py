@@ -11,8 +11,8 @@ from lakelog.domain.checkpoint_store import CheckpointStore
 from lakelog.domain.envelope import DomainRecord, Stamp, encode_record
 from lakelog.domain.events import Barrier, Create, Genesis, Trim
 from lakelog.domain.options import DomainOptions
-from lakelog.domain.outcomes import Done, Trimmed
 from lakelog.domain.replica import Identity, Replica
+from lakelog.domain.state import Done, Trimmed
 from lakelog.meta import keys
 from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.meta.port import LogPage, MetadataLog

@@ -21,7 +21,7 @@ from lakelog.model.failures import Refused
 from lakelog.model.ids import DomainId
 from lakelog.objects.local import LocalObjectStore
 from lakelog.telemetry import MetricsRegistry
-from lakelog.wal.ids import make_wal_id, object_key
+from lakelog.wal.layout import make_wal_id, object_key
 
 HOUR_MS = 3_600_000
 OPTIONS = DomainOptions(idle_read_s=0.02, retry_s=0.001, retry_max_s=0.01)

@@ -8,8 +8,17 @@ from crc32c import crc32c
 from lakelog.model.failures import Corrupt
 from lakelog.model.ids import DomainId, StreamId
 from lakelog.records.build import BatchOptions, Record, build_batch
-from lakelog.wal.ids import make_wal_id, object_key, parse_object_key
-from lakelog.wal.layout import HEADER, INDEX_ENTRY, Chunk, decode, encode, verify_run
+from lakelog.wal.layout import (
+    HEADER,
+    INDEX_ENTRY,
+    Chunk,
+    decode,
+    encode,
+    make_wal_id,
+    object_key,
+    parse_object_key,
+    verify_run,
+)
 
 LEADER_EPOCH = range(12, 16)
 """The bytes of a batch that nothing covers, because they are written anew when served."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakelog.groups.patterns import (
+from lakelog.groups.consumer_target import (
     PATTERN_CHARACTERS_MAX,
     PROGRAM_INSTRUCTIONS_MAX,
     UNICODE_CLASSES_MAX,
@@ -172,7 +172,7 @@ def test_a_refused_pattern_writes_nothing(capfd: pytest.CaptureFixture[str]) -> 
 
 def test_the_engine_is_not_imported_before_the_first_pattern() -> None:
     script = (
-        "import sys, lakelog.groups.patterns as p; assert 're2' not in sys.modules; "
+        "import sys, lakelog.groups.consumer_target as p; assert 're2' not in sys.modules; "
         "p.compile_pattern('a'); assert 're2' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tests.catalog.kit import FaultyMeta, FaultyObjects, Weather
 from tests.records.table_cases import ROOMY, hostile_batches
 
-from lakelog.catalog.create import TableCreation
+from lakelog.catalog.pointers import TableCreation
 from lakelog.catalog.port import Advance, DataFileFacts, TableDefinition, TableName
 from lakelog.catalog.tables import builtin_tables
 from lakelog.clock import SystemClock, SystemEntropy

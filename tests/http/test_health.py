@@ -1,6 +1,6 @@
 """Readiness: told at once, counted after patience."""
 
-from lakelog.http.health import PATIENCE_S, Health
+from lakelog.http.service import PATIENCE_S, Health
 
 
 class HandClock:

@@ -18,7 +18,7 @@ from lakelog.index.entries import (
     unpacked_range,
 )
 from lakelog.streams.objects import FileKind
-from lakelog.wal.ids import parse_object_key
+from lakelog.wal.layout import parse_object_key
 
 _shapes = st.lists(st.tuples(st.integers(1, 9), st.sampled_from(FileKind)), min_size=1, max_size=12)
 

@@ -24,7 +24,7 @@ from lakelog.index.ports import StreamRange
 from lakelog.log.plan import Piece, piece_of
 from lakelog.streams.objects import FileKind, FileName, WalName, digest
 from lakelog.streams.table import Int64s
-from lakelog.wal.ids import wal_id_time_ms
+from lakelog.wal.layout import wal_id_time_ms
 
 STREAMS = 20_000
 OBJECTS = 50

@@ -10,7 +10,7 @@ import pytest
 from tests.index.index_stage import Ask, port
 
 from lakelog.domain.events import Swap
-from lakelog.domain.outcomes import Swapped
+from lakelog.domain.state import Swapped
 from lakelog.index.entries import LocatedRange, StreamIndex
 from lakelog.index.http_server import pipeline_routes, read_routes, snapshot_routes, write_routes
 from lakelog.index.messages import (

@@ -15,6 +15,7 @@ from tests.log.world import batch
 from lakelog.broker.call import Broker
 from lakelog.index import http_server, messages
 from lakelog.index.broker_index import BrokerIndex
+from lakelog.index.broker_services import WriteService
 from lakelog.index.http_server import (
     PAGES_BYTES_MAX,
     pipeline_routes,
@@ -33,7 +34,6 @@ from lakelog.index.messages import (
     failure_in,
 )
 from lakelog.index.ports import StorePlace
-from lakelog.index.write_service import WriteService
 from lakelog.topics.cluster import PipelineToken, pipeline_token
 
 PLACE = StorePlace("s3://bucket/prefix", {"region": "r"})

@@ -8,15 +8,14 @@ from tests.broker.whole import Stores, whole_broker
 from tests.index.index_stage import made
 
 from lakelog.broker.call import Broker
-from lakelog.catalog.create import TableCreation
 from lakelog.catalog.history import SnapshotHistory
-from lakelog.catalog.pointers import Pointers
+from lakelog.catalog.pointers import Pointers, TableCreation
 from lakelog.catalog.port import Advance, CatalogLimits, DataFileFacts, TableDefinition, TableName
 from lakelog.catalog.snapshot_page import decode_page
 from lakelog.catalog.tables import PyIcebergTables, builtin_tables
 from lakelog.clock import SeededEntropy
+from lakelog.index.broker_services import SnapshotService
 from lakelog.index.messages import Missing
-from lakelog.index.snapshot_service import SnapshotService
 from lakelog.index.table_service import TableReads, TableState
 from lakelog.meta import keys
 from lakelog.model.failures import Corrupt

@@ -9,8 +9,7 @@ from tests.broker.whole import Stores, whole_broker
 from tests.index.index_stage import filled, made, swapped
 
 from lakelog.broker.call import Broker
-from lakelog.catalog.create import TableCreation
-from lakelog.catalog.pointers import Pointers
+from lakelog.catalog.pointers import Pointers, TableCreation
 from lakelog.catalog.port import Advance, DataFileFacts, TableDefinition, TableName
 from lakelog.catalog.tables import builtin_tables
 from lakelog.clock import SeededEntropy

@@ -11,7 +11,7 @@ from tests.log.world import batch
 
 from lakelog.broker.call import Broker
 from lakelog.domain.events import encode_event
-from lakelog.index.write_service import WriteService
+from lakelog.index.broker_services import WriteService
 from lakelog.log.writes import WrittenDomain
 from lakelog.model.failures import OutcomeUnknown, Refused, Unavailable
 from lakelog.records.acceptance import AcceptedBatch

@@ -8,7 +8,7 @@ from lakelog.index.entries import Entries
 from lakelog.index.ports import PinnedRange
 from lakelog.lake.read.range_plan import Hinted
 from lakelog.streams.objects import FileKind
-from lakelog.wal.ids import WAL_ID_BYTES
+from lakelog.wal.layout import WAL_ID_BYTES
 
 TOPIC_ID = bytes(range(16))
 

@@ -17,9 +17,8 @@ from lakelog.config.load import load
 from lakelog.config.options import Options
 from lakelog.config.stores import open_metadata, open_objects
 from lakelog.index.ports import IndexedTopic, PinnedRange
-from lakelog.index.remote_index import RemoteIndex
+from lakelog.index.remote_index import HttpIndex, RemoteIndex
 from lakelog.kafka_client.dialing import dial
-from lakelog.lake.read.http_index import HttpIndex
 from lakelog.pipeline.files.run_task import InlineEngine
 from lakelog.pipeline.options import PipelineOptions
 from lakelog.pipeline.planning.wal_ranges import PlanOptions

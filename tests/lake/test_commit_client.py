@@ -21,6 +21,7 @@ from lakelog.broker.call import Broker
 from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.config.stores import open_objects
 from lakelog.domain.events import encode_event
+from lakelog.index.broker_services import WriteService
 from lakelog.index.http_client import CallLimits
 from lakelog.index.http_server import write_routes
 from lakelog.index.messages import (
@@ -32,8 +33,7 @@ from lakelog.index.messages import (
     WriteTarget,
 )
 from lakelog.index.ports import Bounds, StorePlace
-from lakelog.index.write_service import WriteService
-from lakelog.lake.read.http_index import HttpIndex
+from lakelog.index.remote_index import HttpIndex
 from lakelog.lake.write import commit_client as commits_module
 from lakelog.lake.write.commit_client import (
     PlacedObject,

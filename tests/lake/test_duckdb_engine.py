@@ -15,7 +15,7 @@ from lakelog.index.entries import UNKNOWN_MS, Entries
 from lakelog.index.ports import PinnedRange
 from lakelog.lake.read.range_plan import Hinted
 from lakelog.lake.sql.duckdb_engine import BLOCK_ENTRIES, blocks_of, chosen
-from lakelog.wal.ids import WAL_ID_BYTES
+from lakelog.wal.layout import WAL_ID_BYTES
 
 COUNT = BLOCK_ENTRIES * 3
 ZONED = pa.timestamp("us", tz="UTC")

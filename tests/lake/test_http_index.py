@@ -19,7 +19,7 @@ from lakelog.index.http_client import CallLimits
 from lakelog.index.http_server import read_routes
 from lakelog.index.messages import FailureAnswer, RangesAnswer, StoreAnswer
 from lakelog.index.ports import Bounds, PinnedRange, StorePlace
-from lakelog.lake.read.http_index import HttpIndex, extended
+from lakelog.index.remote_index import HttpIndex, extended
 from lakelog.model.failures import Refused, Unavailable
 
 QUICK = CallLimits(connect_s=1.0, answer_s=0.5)

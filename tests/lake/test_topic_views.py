@@ -19,7 +19,7 @@ from lakelog.lake.sql.duckdb_engine import BadStatement, parse
 from lakelog.lake.sql.topic_views import TAIL_COLUMNS, TopicParts, quoted, text, topic_parts, view
 from lakelog.records.table_rows import RowBuilder
 from lakelog.streams.objects import FileKind
-from lakelog.wal.ids import WAL_ID_BYTES
+from lakelog.wal.layout import WAL_ID_BYTES
 
 
 @pytest.mark.parametrize(

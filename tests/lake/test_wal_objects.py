@@ -17,8 +17,7 @@ from lakelog.log.options import LogOptions
 from lakelog.model.failures import OutcomeUnknown, Refused, Unavailable
 from lakelog.objects.memory import MemoryObjectStore
 from lakelog.objects.port import Buffer
-from lakelog.wal.ids import object_key, parse_object_key, wal_id_time_ms
-from lakelog.wal.layout import decode
+from lakelog.wal.layout import decode, object_key, parse_object_key, wal_id_time_ms
 
 NOW_MS = 1_700_000_000_000
 PLACE = WriteStore("cluster", "memory:", {}, "zone-a", 0, 900_000)

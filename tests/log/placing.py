@@ -12,7 +12,7 @@ from lakelog.log.writes import IdempotentWrite
 from lakelog.model.ids import DomainId
 from lakelog.objects.port import ObjectStore
 from lakelog.records.acceptance import AcceptedBatch
-from lakelog.wal.ids import TOKEN_BYTES, make_wal_id, object_key
+from lakelog.wal.layout import TOKEN_BYTES, make_wal_id, object_key
 
 ENTROPY = SeededEntropy("placing")
 RULE = BatchRule(message_bytes_max=1_048_588, is_log_append_time=False)

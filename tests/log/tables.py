@@ -6,7 +6,7 @@ from tests.log.world import TOPIC, Node, World
 from tests.records.table_cases import ROOMY, Row, rows_of
 
 from lakelog.domain.events import Swap
-from lakelog.domain.outcomes import Swapped
+from lakelog.domain.state import Swapped
 from lakelog.log.plan import Piece
 from lakelog.log.values import Fetched, ReadStatus, StreamRead
 from lakelog.pipeline.files.file_task import (

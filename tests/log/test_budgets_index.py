@@ -9,7 +9,7 @@ from tests.log.test_log import read, values
 from tests.log.world import QUICK, TOPIC, Node, World, batch, run
 
 from lakelog.domain.events import Swap
-from lakelog.domain.outcomes import Swapped, Verdict
+from lakelog.domain.state import Swapped, Verdict
 from lakelog.log.budgets import throttle_ms
 from lakelog.log.options import LogOptions
 from lakelog.log.writes import WrittenDomain

@@ -14,7 +14,7 @@ from lakelog.log.retention import Policy, Retention, Sweeper
 from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.objects.local import LocalObjectStore
 from lakelog.telemetry import MetricsRegistry
-from lakelog.wal.ids import parse_object_key, wal_id_time_ms
+from lakelog.wal.layout import parse_object_key, wal_id_time_ms
 
 
 class RunningMachine(Machine):

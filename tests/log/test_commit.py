@@ -11,7 +11,7 @@ from lakelog.clock import SystemClock
 from lakelog.domain import event_queue as writer_module
 from lakelog.domain.event_queue import EVENT_BYTES_MAX, EventTooLarge
 from lakelog.domain.events import COMMIT_HEAD_BYTES_MAX, Commit, encode_event
-from lakelog.domain.outcomes import Verdict
+from lakelog.domain.state import Verdict
 from lakelog.log.buffer import ObjectBuffer, SplitRequestOutcome, seal
 from lakelog.log.options import BUFFER_BYTES_MAX, COMMIT_BATCHES_MAX, LogOptions
 from lakelog.log.values import Appended, Settled
@@ -21,8 +21,7 @@ from lakelog.objects.memory import MemoryObjectStore
 from lakelog.objects.port import Buffer
 from lakelog.records.acceptance import AcceptedBatch
 from lakelog.records.build import BatchOptions
-from lakelog.wal.ids import make_wal_id, parse_object_key, wal_id_time_ms
-from lakelog.wal.layout import decode
+from lakelog.wal.layout import decode, make_wal_id, parse_object_key, wal_id_time_ms
 
 EIGHT = LogOptions(linger_ms=1, put_retry_ms=1, put_retry_max_ms=5, object_batches_max=8)
 ONE_PUT = LogOptions(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 from tests.log.world import QUICK, TOPIC, Node, World, batch, run
 
-from lakelog.domain.outcomes import Verdict
+from lakelog.domain.state import Verdict
 from lakelog.log.options import LogOptions
 from lakelog.log.retention import Policy, Retention, Sweeper
 from lakelog.log.values import Fetched, ReadStatus, StreamRead, TimestampMatch

@@ -9,7 +9,7 @@ from lakelog.clock import SystemClock, SystemEntropy, SystemUptime, agreed_now_m
 from lakelog.objects.local import LocalObjectStore
 from lakelog.objects.local_clock import FILE, JUMP_MAX_MS, SETTLE_S, LocalClock
 from lakelog.objects.local_files import make_root
-from lakelog.objects.probe import probe
+from lakelog.objects.port import probe
 
 DAY_MS = 24 * 3_600_000
 BEGAN_MS = 1_700_000_000_000

@@ -9,8 +9,7 @@ from lakelog.clock import SeededEntropy, SystemClock
 from lakelog.model.failures import NotFound, Refused, Unavailable
 from lakelog.model.ids import ByteRange
 from lakelog.objects.memory import MemoryObjectStore
-from lakelog.objects.port import Buffer, ObjectInfo
-from lakelog.objects.probe import probe
+from lakelog.objects.port import Buffer, ObjectInfo, probe
 from lakelog.testing.conformance_objects import listed
 
 

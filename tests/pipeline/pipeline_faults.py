@@ -25,7 +25,7 @@ from lakelog.records.header import (
     split_batches,
 )
 from lakelog.streams.objects import WalName
-from lakelog.wal.ids import object_key
+from lakelog.wal.layout import object_key
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from lakelog.domain.events import Swap
-from lakelog.domain.outcomes import Swapped
+from lakelog.domain.state import Swapped
 from lakelog.index.entries import StreamColumns, StreamIndex
 from lakelog.index.ports import IndexedTopic, StreamRange, StreamView
 from lakelog.model.ids import TopicId

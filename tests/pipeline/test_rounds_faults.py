@@ -19,7 +19,7 @@ from lakelog.catalog.port import Advance, DataFileFacts, TableName
 from lakelog.catalog.tables import builtin_tables
 from lakelog.clock import SeededEntropy
 from lakelog.domain.events import Swap
-from lakelog.domain.outcomes import Swapped
+from lakelog.domain.state import Swapped
 from lakelog.model.failures import OutcomeUnknown
 from lakelog.pipeline.files.run_task import InlineEngine
 from lakelog.pipeline.saga.task_record import TaskState, decode_record, task_key

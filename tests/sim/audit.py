@@ -9,8 +9,7 @@ from lakelog.domain.checkpoint_store import CheckpointPointer
 from lakelog.domain.envelope import DomainRecord, decode_record
 from lakelog.domain.events import Drop, Horizon, Swap, Trim
 from lakelog.domain.machine import apply_record
-from lakelog.domain.outcomes import Applied, Committed, Ignored, Verdict
-from lakelog.domain.state import LEVEL_MAX, DomainState
+from lakelog.domain.state import LEVEL_MAX, Applied, Committed, DomainState, Ignored, Verdict
 from lakelog.meta import keys
 from lakelog.testing.faulty import Journal, Mutation
 from lakelog.testing.invariants import (
@@ -24,7 +23,7 @@ from lakelog.testing.invariants import (
     named_objects,
 )
 from lakelog.testing.simulation import EPOCH_MS
-from lakelog.wal.ids import parse_object_key
+from lakelog.wal.layout import parse_object_key
 
 
 class Auditor:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from tests.sim.world import Broker, World
 
-from lakelog.domain.outcomes import Verdict
+from lakelog.domain.state import Verdict
 from lakelog.log.values import Appended, Fetched, ReadStatus
 from lakelog.model.failures import Failure, OutcomeUnknown, Unavailable
 from lakelog.records.acceptance import AcceptedBatch

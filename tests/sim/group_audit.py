@@ -12,8 +12,7 @@ from lakelog.domain.checkpoint_store import CheckpointPointer
 from lakelog.domain.envelope import decode_record
 from lakelog.domain.events import GroupChange
 from lakelog.domain.machine import apply_record
-from lakelog.domain.outcomes import GroupApplied, Ignored
-from lakelog.domain.state import LEVEL_MAX, DomainState
+from lakelog.domain.state import LEVEL_MAX, DomainState, GroupApplied, Ignored
 from lakelog.groups.events import (
     CommitOffsets,
     ConsumerHeartbeat,

@@ -16,7 +16,7 @@ from lakelog.catalog.port import (
     TableView,
 )
 from lakelog.domain.events import Swap
-from lakelog.domain.outcomes import Swapped
+from lakelog.domain.state import Swapped
 from lakelog.index.broker_index import BrokerIndex
 from lakelog.index.entries import StreamIndex
 from lakelog.index.ports import IndexedTopic, StreamRange, StreamView

@@ -20,8 +20,7 @@ from tests.sim.world import CLUSTER, REQUEST_S, Broker, World
 from lakelog.domain.envelope import DomainRecord, Stamp, decode_record, encode_record
 from lakelog.domain.events import Commit, Genesis
 from lakelog.domain.machine import apply_record
-from lakelog.domain.outcomes import WriteVerdict, Written
-from lakelog.domain.state import LEVEL_MAX, DomainState
+from lakelog.domain.state import LEVEL_MAX, DomainState, WriteVerdict, Written
 from lakelog.domain.write_event import WRITES_LEVEL, Write
 from lakelog.log.buffer import ObjectBuffer, seal
 from lakelog.log.writes import IdempotentWrite, WrittenDomain
@@ -37,7 +36,7 @@ from lakelog.testing.faulty import (
 )
 from lakelog.testing.invariants import OperationOutcome, Sent, check_history
 from lakelog.testing.simulation import Process, SimClock, SimLoop, simulate
-from lakelog.wal.ids import TOKEN_BYTES, make_wal_id, object_key
+from lakelog.wal.layout import TOKEN_BYTES, make_wal_id, object_key
 
 LAST_S = FAULTS_S + 11
 """By then every job has come to its end: brokers that were stopped go on, and nobody reads yet."""

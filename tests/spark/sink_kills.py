@@ -26,7 +26,7 @@ from tests.lake.running import Broker, running_broker
 from tests.spark.stream_kills import GIVE_UP_S, ROOT, Driver, wait_until
 
 import lakelog
-from lakelog.lake.read.http_index import HttpIndex
+from lakelog.index.remote_index import HttpIndex
 
 TOPIC = "sunk"
 PARTITIONS = 6

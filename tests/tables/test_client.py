@@ -25,7 +25,7 @@ from lakelog.index.messages import (
     SnapshotsAnswer,
 )
 from lakelog.model.failures import Corrupt, Unavailable
-from lakelog.tables.client import SnapshotClient, SnapshotSearch
+from lakelog.tables.functions import SnapshotClient, SnapshotSearch
 from lakelog.tables.values import TopicNotFound, UnknownGroup, is_within
 
 TOPIC_ID = bytes(range(16))

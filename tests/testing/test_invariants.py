@@ -7,8 +7,7 @@ from tests.domain.build import B, Domain, commit_of, idempotent, trim_of, wal_id
 
 from lakelog.domain.envelope import DomainRecord, Stamp
 from lakelog.domain.events import Barrier
-from lakelog.domain.outcomes import Applied, Done, Ignored
-from lakelog.domain.state import DomainState
+from lakelog.domain.state import Applied, DomainState, Done, Ignored
 from lakelog.model.ids import DomainId
 from lakelog.testing.invariants import (
     HeardRead,
@@ -34,7 +33,7 @@ from lakelog.testing.invariants import (
     heads_of,
     named_objects,
 )
-from lakelog.wal.ids import TOKEN_BYTES, make_wal_id, object_key
+from lakelog.wal.layout import TOKEN_BYTES, make_wal_id, object_key
 
 
 def committed(*batches: B, number: int) -> Domain:

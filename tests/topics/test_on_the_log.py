@@ -6,7 +6,7 @@ from tests.log.world import World, batch, run
 from tests.topics.stage import make
 
 from lakelog.clock import SeededEntropy
-from lakelog.domain.outcomes import Verdict
+from lakelog.domain.state import Verdict
 from lakelog.topics.registry import Topics
 
 

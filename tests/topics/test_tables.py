@@ -7,9 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 from tests.topics.stage import Fault, LoopClock, SteppedStore, Steps, VirtualLoop, World, make
 
-from lakelog.catalog.create import TableCreation
 from lakelog.catalog.definition import Locations
-from lakelog.catalog.pointers import Pointers, TablePointer
+from lakelog.catalog.pointers import Pointers, TableCreation, TablePointer
 from lakelog.catalog.port import TableDefinition, TableName
 from lakelog.clock import SeededEntropy
 from lakelog.meta import keys

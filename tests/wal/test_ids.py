@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakelog.model.ids import DomainId, WalId
-from lakelog.wal.ids import (
+from lakelog.wal.layout import (
     TIME_MS_END,
     WalPlace,
     make_wal_id,

@@ -9,8 +9,16 @@ from hypothesis import strategies as st
 from lakelog.model.failures import Corrupt
 from lakelog.model.ids import DomainId, StreamId, WalId
 from lakelog.records.build import BatchOptions, Record, build_batch
-from lakelog.wal.ids import make_wal_id
-from lakelog.wal.layout import HEADER, INDEX_ENTRY, Chunk, ChunkPlace, decode, encode, verify_run
+from lakelog.wal.layout import (
+    HEADER,
+    INDEX_ENTRY,
+    Chunk,
+    ChunkPlace,
+    decode,
+    encode,
+    make_wal_id,
+    verify_run,
+)
 
 ID = make_wal_id(1_700_000_000_000, bytes(range(10)))
 DOMAIN = DomainId(2)

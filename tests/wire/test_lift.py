@@ -4,8 +4,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from lakelog.wire.codec import decode, encode
-from lakelog.wire.lift import lift, lower
+from lakelog.wire.codec import decode, encode, lift, lower
 from lakelog.wire.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,

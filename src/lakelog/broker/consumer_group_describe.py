@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from lakelog.broker.call import NO_OPERATIONS, Call, Endpoint
-from lakelog.broker.group_reads import GROUP_OPERATIONS, describe_each, topic_of
+from lakelog.broker.lookup import GROUP_OPERATIONS, describe_each, topic_of
 from lakelog.groups import consumer
 from lakelog.groups.state import ConsumerGroup, ConsumerMember, Group
 from lakelog.model.errors import ErrorCode

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.assignments import check_growth
 from lakelog.broker.call import Call, Deadline, Endpoint, Fault
+from lakelog.broker.create_topics import check_growth
 from lakelog.model.errors import ErrorCode
 from lakelog.topics.failures import TooLarge
 from lakelog.wire.apis import ApiKey

@@ -10,20 +10,21 @@ Limits: `TOPICS_MAX` topics and `PARTITIONS_MAX` partitions a request, beyond wh
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from lakelog.broker.assignments import check_topic
 from lakelog.broker.call import Call, Deadline, Endpoint, Fault
 from lakelog.model.errors import ErrorCode
 from lakelog.topics import failures
 from lakelog.topics.failures import (
+    InvalidAssignment,
     InvalidChange,
     InvalidConfig,
     TooLarge,
 )
 from lakelog.topics.settings import described
 from lakelog.wire.apis import ApiKey
+from lakelog.wire.messages.create_partitions import CreatePartitionsAssignment
 from lakelog.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -35,6 +36,80 @@ from lakelog.wire.messages.create_topics import (
 if TYPE_CHECKING:
     from lakelog.broker.call import Broker
     from lakelog.topics.topic import Topic
+
+
+def check_replicas(replicas: Iterable[Sequence[int]], live: Collection[int]) -> int:
+    """The number of replicas that all partitions have; raises `InvalidAssignment`."""
+    size = 0
+    for brokers in replicas:
+        if not brokers:
+            raise InvalidAssignment(
+                "The manual partition assignment includes an empty replica list."
+            )
+        ordered = sorted(brokers)
+        for place, broker in enumerate(ordered):
+            if broker not in live:
+                raise InvalidAssignment(
+                    f"The manual partition assignment includes broker {broker}, but no such"
+                    " broker is registered."
+                )
+            if place and ordered[place - 1] == broker:
+                raise InvalidAssignment(
+                    f"The manual partition assignment includes the broker {broker} more than once."
+                )
+        if size and len(brokers) != size:
+            raise InvalidAssignment(
+                f"The manual partition assignment includes a partition with {len(brokers)}"
+                " replica(s), but this is not consistent with previous partitions, which have"
+                f" {size} replica(s)."
+            )
+        size = len(brokers)
+    return size
+
+
+def check_topic(topic: CreatableTopic, live: Collection[int]) -> tuple[int, int]:
+    """The partitions and the replication factor that a new topic's assignment amounts to."""
+    if topic.replication_factor != -1:
+        raise InvalidChange(
+            "A manual partition assignment was specified, but replication factor was not set to -1."
+        )
+    if topic.num_partitions != -1:
+        raise InvalidChange(
+            "A manual partition assignment was specified, but numPartitions was not set to -1."
+        )
+    partitions: set[int] = set()
+    for assignment in topic.assignments:
+        if assignment.partition_index in partitions:
+            raise InvalidAssignment(
+                "Found multiple manual partition assignments for partition"
+                f" {assignment.partition_index}"
+            )
+        partitions.add(assignment.partition_index)
+    replicas = check_replicas((found.broker_ids for found in topic.assignments), live)
+    if partitions != set(range(len(partitions))):
+        raise InvalidAssignment("partitions should be a consecutive 0-based integer sequence")
+    return len(partitions), replicas
+
+
+def check_growth(
+    assignments: Sequence[CreatePartitionsAssignment] | None,
+    *,
+    added: int,
+    live: Collection[int],
+) -> None:
+    """Raises `InvalidAssignment` unless the new partitions are assigned one by one.
+
+    The number of replicas is not compared with the topic's, which is only what somebody asked for.
+    """
+    if assignments is None:
+        return
+    if len(assignments) != added:
+        raise InvalidAssignment(
+            f"Attempted to add {added} additional partition(s), but only {len(assignments)}"
+            " assignment(s) were specified."
+        )
+    check_replicas((assignment.broker_ids for assignment in assignments), live)
+
 
 TOPICS_MAX: Final = 1_000
 PARTITIONS_MAX: Final = 100_000

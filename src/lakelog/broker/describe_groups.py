@@ -12,7 +12,7 @@ Each group is told after a proof of currency for its domain; without one it is 1
 from typing import TYPE_CHECKING, Final
 
 from lakelog.broker.call import NO_OPERATIONS, Call, Endpoint
-from lakelog.broker.group_reads import DEAD, GROUP_OPERATIONS, classic_state, describe_each
+from lakelog.broker.lookup import DEAD, GROUP_OPERATIONS, classic_state, describe_each
 from lakelog.groups.classic_members import metadata_of
 from lakelog.groups.state import ClassicGroup, ClassicMember, ClassicState, Group
 from lakelog.model.errors import ErrorCode

@@ -12,7 +12,7 @@ went wrong. Three rules decide:
 from enum import Enum, auto
 from typing import assert_never
 
-from lakelog.domain.outcomes import Verdict
+from lakelog.domain.state import Verdict
 from lakelog.log.values import ReadStatus
 from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import (

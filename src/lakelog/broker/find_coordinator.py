@@ -17,7 +17,7 @@ from lakelog.broker import lookup
 from lakelog.broker.call import Call, Endpoint, Fault, check_named, shown_nodes
 from lakelog.model.errors import ErrorCode
 from lakelog.wire.apis import ApiKey
-from lakelog.wire.lift import lift, lower
+from lakelog.wire.codec import lift, lower
 from lakelog.wire.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,

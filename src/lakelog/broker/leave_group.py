@@ -11,7 +11,7 @@ from lakelog.broker.call import Answer, Call, Endpoint, Later, answered, check_n
 from lakelog.groups.events import LeaveResult
 from lakelog.model.errors import ErrorCode
 from lakelog.wire.apis import ApiKey
-from lakelog.wire.lift import lift, lower
+from lakelog.wire.codec import lift, lower
 from lakelog.wire.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from lakelog.broker.call import Call, Endpoint
-from lakelog.broker.group_reads import classic_state, is_proved
+from lakelog.broker.lookup import classic_state, is_proved
 from lakelog.groups import consumer
 from lakelog.groups.state import ConsumerGroup, Group
 from lakelog.model.errors import ErrorCode

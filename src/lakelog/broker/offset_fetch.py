@@ -17,13 +17,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from lakelog.broker.call import Call, CloseConnection, Endpoint, check_named
-from lakelog.broker.group_reads import are_topics_current, group_of, topic_of, unproven
-from lakelog.broker.lookup import check_count
+from lakelog.broker.lookup import are_topics_current, check_count, group_of, topic_of, unproven
 from lakelog.groups import consumer
 from lakelog.groups.state import CommittedOffset, ConsumerGroup
 from lakelog.model.errors import ErrorCode
 from lakelog.wire.apis import ApiKey
-from lakelog.wire.lift import lift, lower
+from lakelog.wire.codec import lift, lower
 from lakelog.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,

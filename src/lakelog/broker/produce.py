@@ -31,7 +31,7 @@ from lakelog.broker.produce_fast import (
     is_slow,
     producer_refusal,
 )
-from lakelog.domain.outcomes import Verdict
+from lakelog.domain.state import Verdict
 from lakelog.log.values import Appended, Settled
 from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Failure

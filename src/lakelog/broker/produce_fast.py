@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Final
 from lakelog.broker.call import Answer, Call, Later
 from lakelog.broker.errors import Attempt, failure_code, verdict_code
 from lakelog.broker.lookup import is_writable
-from lakelog.domain.outcomes import Verdict
+from lakelog.domain.state import Verdict
 from lakelog.log.values import Settled
 from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Failure

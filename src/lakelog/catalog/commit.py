@@ -47,10 +47,12 @@ from lakelog.catalog.definition import (
     PARTITION_FIELD_ID,
     TYPES,
     Locations,
+    advanced,
+    format_vector,
+    judge_all,
     table_properties,
 )
 from lakelog.catalog.live_files import number, reading, snapshot_view, token_of, vector_of, view_of
-from lakelog.catalog.offset_vector import advanced, format_vector, judge_all
 from lakelog.catalog.port import (
     COMMIT_ID_PROPERTY,
     OFFSETS_PROPERTY,

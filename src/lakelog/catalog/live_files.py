@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from lakelog.catalog.definition import Locations
-from lakelog.catalog.offset_vector import parse_vector
+from lakelog.catalog.definition import Locations, parse_vector
 from lakelog.catalog.port import OFFSETS_PROPERTY, DataFileView, SnapshotView, TableName, TableView
 from lakelog.model.failures import Corrupt, NotFound, Unavailable
 from lakelog.records.table_schema import FIELD_IDS

@@ -12,11 +12,10 @@ from lakelog.http.iceberg_messages import vend_options
 from lakelog.http.iceberg_routes import IcebergPages, iceberg_routes, open_iceberg
 from lakelog.http.service import serve_pages, table_routes
 from lakelog.index.broker_index import BrokerIndex
+from lakelog.index.broker_services import SnapshotService, WriteService
 from lakelog.index.http_server import pipeline_routes, read_routes, snapshot_routes, write_routes
 from lakelog.index.ports import StorePlace, public_options
-from lakelog.index.snapshot_service import SnapshotService
 from lakelog.index.table_service import TableList, TableReads
-from lakelog.index.write_service import WriteService
 from lakelog.server.node import Node, NodeEnvironment
 from lakelog.topics.cluster import PipelineToken
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from lakelog.client.merge_buffer import MergedRows
-from lakelog.client.partition_state import ReleaseState
 from lakelog.client.reader import OrderedReader
+from lakelog.client.watermark import ReleaseState
 from lakelog.kafka_client.admin import TopicPartition
 from lakelog.records import ordering
 from lakelog.records.ordering import (

@@ -16,8 +16,8 @@ from lakelog.client.fetch_scheduler import MIB, FetchLimits, FetchScheduler
 from lakelog.client.fetcher import Fetcher
 from lakelog.client.metadata_refresh import MetadataRefresh
 from lakelog.client.options import COMMITTED, ConsumerOptions, SourceTopic, StartPlan, start_offset
-from lakelog.client.partition_state import PartitionState
 from lakelog.client.snapshot import PartitionSnapshot, Snapshot
+from lakelog.client.watermark import PartitionState
 from lakelog.clock import Clock, Entropy, Tasks
 from lakelog.kafka_client.admin import (
     LogBounds,

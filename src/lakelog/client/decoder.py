@@ -26,7 +26,7 @@ import numpy as np
 from lakelog.client.events import ConsumerEvents, Event, ReadFailed, RowsArrived
 from lakelog.client.fetch_scheduler import Demand
 from lakelog.client.merge_buffer import SortedRun
-from lakelog.client.partition_state import PartitionState
+from lakelog.client.watermark import PartitionState
 from lakelog.kafka_client.failures import ClientFailure
 from lakelog.records import fetched_batches, ordering
 from lakelog.records.codecs import OutputTooLargeError

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from lakelog.client.merge_buffer import SortedRun
-from lakelog.client.partition_state import PartitionState
+from lakelog.client.watermark import PartitionState
 from lakelog.kafka_client.admin import LogBounds
 from lakelog.kafka_client.failures import ClientFailure
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from lakelog.client.partition_state import PartitionState
+from lakelog.client.watermark import PartitionState
 from lakelog.kafka_client.settings import ClientSettings
 from lakelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 

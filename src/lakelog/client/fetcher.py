@@ -27,7 +27,7 @@ from lakelog.client.fetch_plan import (
     has_ids,
 )
 from lakelog.client.fetch_scheduler import BufferUsage, Demand, FetchScheduler
-from lakelog.client.partition_state import PartitionState
+from lakelog.client.watermark import PartitionState
 from lakelog.kafka_client.cluster import KafkaCluster
 from lakelog.kafka_client.connection import Connection
 from lakelog.kafka_client.failures import BrokerError, ClientFailure, Closed, CorruptBatch

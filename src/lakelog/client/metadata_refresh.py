@@ -20,7 +20,7 @@ from lakelog.client.events import Event, PartitionAdded, PositionReset, ReadFail
 from lakelog.client.fetch_scheduler import FetchScheduler
 from lakelog.client.fetcher import Fetcher
 from lakelog.client.options import EARLIEST, LATEST
-from lakelog.client.partition_state import PartitionState
+from lakelog.client.watermark import PartitionState
 from lakelog.kafka_client.admin import LogBounds, TopicPartition, find_ends
 from lakelog.kafka_client.cluster import KafkaCluster
 from lakelog.kafka_client.failures import (

@@ -24,9 +24,16 @@ from lakelog.client.events import (
 )
 from lakelog.client.fetch_scheduler import Demand
 from lakelog.client.merge_buffer import MergeBuffer, MergedRows
-from lakelog.client.partition_state import Progress, ReleaseState
 from lakelog.client.snapshot import PartitionSnapshot, Snapshot, resume_position
-from lakelog.client.watermark import Limit, Rule, Watermark, is_live, squeezed
+from lakelog.client.watermark import (
+    Limit,
+    Progress,
+    ReleaseState,
+    Rule,
+    Watermark,
+    is_live,
+    squeezed,
+)
 from lakelog.kafka_client.failures import ClientFailure
 
 

@@ -25,8 +25,8 @@ from lakelog.coordinator.options import GroupOptions
 from lakelog.coordinator.ports import Brokers
 from lakelog.domain.event_queue import EventTooLarge
 from lakelog.domain.events import Event, GroupChange
-from lakelog.domain.outcomes import Applied, GroupApplied, Outcome
 from lakelog.domain.replica import Replica
+from lakelog.domain.state import Applied, GroupApplied, Outcome
 from lakelog.groups.events import GroupEvent, GroupOutcome
 from lakelog.groups.parts import PARTS_LEVEL, GroupPart, event_parts
 from lakelog.groups.state import ClassicGroup, Group

@@ -29,8 +29,8 @@ from lakelog.groups.consumer import (
     target_event,
     unresolved,
 )
+from lakelog.groups.consumer_target import PatternError, compile_pattern, matching
 from lakelog.groups.events import GroupEventResult, Resolved, TargetAssignment, TopicsChanged
-from lakelog.groups.patterns import PatternError, compile_pattern, matching
 from lakelog.groups.state import ConsumerGroup, Group
 from lakelog.model.errors import ErrorCode
 from lakelog.model.ids import INTERNAL_TOPICS, TopicId

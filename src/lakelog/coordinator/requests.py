@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 
 from lakelog.coordinator.options import GroupOptions
+from lakelog.groups.consumer_target import PatternError, compile_pattern
 from lakelog.groups.events import ConsumerHeartbeat, ConsumerHeartbeatResult, Join, Owned
-from lakelog.groups.patterns import PatternError, compile_pattern
 from lakelog.groups.state import GroupSettings
 from lakelog.model.errors import ErrorCode
 

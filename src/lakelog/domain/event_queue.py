@@ -21,8 +21,7 @@ from lakelog.domain.envelope import (
     pack_record,
 )
 from lakelog.domain.events import Event, Kind, encode_event, needed_level
-from lakelog.domain.outcomes import Applied, Ignored, Outcome
-from lakelog.domain.state import LEVEL_MAX
+from lakelog.domain.state import LEVEL_MAX, Applied, Ignored, Outcome
 from lakelog.meta.port import RECORD_BYTES_MAX
 from lakelog.model.failures import Failure, OutcomeUnknown, Unavailable
 

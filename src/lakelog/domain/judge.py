@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lakelog.domain.events import Commit
-from lakelog.domain.outcomes import Committed, Verdict
-from lakelog.domain.state import DomainState
+from lakelog.domain.state import Committed, DomainState, Verdict
 from lakelog.model.ids import WalId
 from lakelog.streams.index import EntryRow
 from lakelog.streams.objects import WalName

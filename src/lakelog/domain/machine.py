@@ -32,18 +32,21 @@ from lakelog.domain.events import (
     Upgrade,
 )
 from lakelog.domain.judge import commit, wal_time_ms
-from lakelog.domain.outcomes import (
+from lakelog.domain.state import (
+    APPLICATIONS_MAX,
+    LEVEL_MAX,
     Applied,
+    DomainState,
     Done,
     GroupApplied,
     Ignored,
+    LastWrite,
     Outcome,
     Swapped,
     Trimmed,
     WriteVerdict,
     Written,
 )
-from lakelog.domain.state import APPLICATIONS_MAX, LEVEL_MAX, DomainState, LastWrite
 from lakelog.domain.write_event import WRITES_LEVEL, ExpireWrites, Write
 from lakelog.groups.events import GroupEventResult, decode_group_event
 from lakelog.groups.parts import PARTS_LEVEL, GroupPart, PendingParts, taken

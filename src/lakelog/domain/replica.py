@@ -22,9 +22,8 @@ from lakelog.domain.events import Event, Hello
 from lakelog.domain.machine import apply_record
 from lakelog.domain.milestone import Milestones, Timeline
 from lakelog.domain.options import DomainOptions
-from lakelog.domain.outcomes import Applied, Outcome
 from lakelog.domain.start import StartCheck, found_log, win_incarnation
-from lakelog.domain.state import LEVEL_MAX, DomainState
+from lakelog.domain.state import LEVEL_MAX, Applied, DomainState, Outcome
 from lakelog.meta import keys
 from lakelog.meta.port import LogPage, MetadataStore
 from lakelog.model.failures import (

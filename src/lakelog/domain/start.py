@@ -42,7 +42,7 @@ from lakelog.model.ids import DomainId, WalId
 from lakelog.objects.port import ObjectStore
 from lakelog.streams.objects import WalName
 from lakelog.telemetry import event
-from lakelog.wal.ids import object_key, parse_object_key, wal_id_time_ms
+from lakelog.wal.layout import object_key, parse_object_key, wal_id_time_ms
 
 UNNAMED_MAX: Final = 64
 """So many WAL objects without a commit are no reason for anything: four are put at a time, and

@@ -4,7 +4,7 @@ Who asks, and who answers:
 
 - the pipeline plans with the columns of streams, looks at ranges and swaps files in: `remote_index`
   is its port `LogIndex` over HTTP, below /pipeline/v1/ and with a token;
-- readers (`lakelog.lake.read.http_index`) ask where ranges of topics lie, below /read/v1/, and
+- readers (`lakelog.index.remote_index`) ask where ranges of topics lie, below /read/v1/, and
   `lakelog.tables` there for snapshots and groups;
 - writers of WAL objects (`lakelog.lake.write`) commit them, below /write/v1/;
 - a broker answers: `http_server` has the routes and the limits; behind them `broker_index` speaks

@@ -19,7 +19,7 @@ import numpy as np
 from lakelog.clock import Clock
 from lakelog.domain.event_queue import EventTooLarge
 from lakelog.domain.events import Swap
-from lakelog.domain.outcomes import Swapped
+from lakelog.domain.state import Swapped
 from lakelog.index.entries import LocatedRange, StreamIndex
 from lakelog.index.gather import entry_counts, file_keys, locate, stream_indexes
 from lakelog.index.ports import (

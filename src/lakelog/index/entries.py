@@ -25,7 +25,7 @@ from lakelog.model.ids import DomainId, WalId
 from lakelog.objects.port import is_key
 from lakelog.streams.objects import FileKind, FileName, ObjectName, WalName
 from lakelog.streams.table import Int64s
-from lakelog.wal.ids import TIME_MS_END, WAL_ID_BYTES, ZONE, object_key
+from lakelog.wal.layout import TIME_MS_END, WAL_ID_BYTES, ZONE, object_key
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Int32s: TypeAlias = npt.NDArray[np.int32]

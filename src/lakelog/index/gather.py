@@ -28,7 +28,7 @@ from lakelog.meta.keys import ROOT
 from lakelog.model.ids import DomainId
 from lakelog.streams.objects import FileKind, FileName, WalName
 from lakelog.streams.table import NONE, Bools, Int64s
-from lakelog.wal.ids import WAL_ID_BYTES, object_key
+from lakelog.wal.layout import WAL_ID_BYTES, object_key
 
 WAL_ID_TIME_SHIFT: Final = 16
 """A WAL id begins with 48 bits of milliseconds; the table has its first 64 bits as a number."""

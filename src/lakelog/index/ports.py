@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from lakelog.domain.events import Swap
-from lakelog.domain.outcomes import Swapped
+from lakelog.domain.state import Swapped
 from lakelog.index.entries import Entry, LocatedRange, StreamIndex
 from lakelog.model.ids import TopicId
 

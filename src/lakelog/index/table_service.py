@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import numpy as np
 
-from lakelog.catalog.definition import Locations
-from lakelog.catalog.offset_vector import parse_vector
+from lakelog.catalog.definition import Locations, parse_vector
 from lakelog.catalog.pointers import Pointers, TablePointer
 from lakelog.catalog.port import OFFSETS_PROPERTY, SnapshotView, TableName
 from lakelog.clock import Clock

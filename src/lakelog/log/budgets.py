@@ -30,9 +30,8 @@ from typing import Final
 
 from lakelog.clock import Clock
 from lakelog.domain.events import ExpireProducers
-from lakelog.domain.outcomes import Applied
 from lakelog.domain.replica import Replica
-from lakelog.domain.state import PRODUCERS_LEVEL, DomainState
+from lakelog.domain.state import PRODUCERS_LEVEL, Applied, DomainState
 from lakelog.log.levels import Registered, raise_level
 from lakelog.log.options import LogOptions
 from lakelog.log.values import ProducerFacts

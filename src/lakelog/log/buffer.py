@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lakelog.domain.events import Commit
-from lakelog.domain.outcomes import Verdict
+from lakelog.domain.state import Verdict
 from lakelog.log.options import LogOptions
 from lakelog.log.values import Appended, Settle, Settled
 from lakelog.model.failures import Failure, OutcomeUnknown

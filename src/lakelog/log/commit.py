@@ -19,8 +19,8 @@ from functools import partial
 import numpy as np
 
 from lakelog.clock import Clock, Entropy, Tasks
-from lakelog.domain.outcomes import Committed, Outcome, Verdict
 from lakelog.domain.replica import Replica
+from lakelog.domain.state import Committed, Outcome, Verdict
 from lakelog.log.buffer import ObjectBuffer, Sealed, SplitRequestOutcome, Waiter, seal
 from lakelog.log.cache import CachedObject, TailCache
 from lakelog.log.options import LogOptions
@@ -30,7 +30,7 @@ from lakelog.model.ids import DomainId
 from lakelog.objects.port import ObjectStore
 from lakelog.records.acceptance import AcceptedBatch
 from lakelog.telemetry import MetricsRegistry, event
-from lakelog.wal.ids import TOKEN_BYTES, make_wal_id, object_key, wal_id_time_ms
+from lakelog.wal.layout import TOKEN_BYTES, make_wal_id, object_key, wal_id_time_ms
 
 _log = logging.getLogger("lakelog.log")
 _SWEEP_S = 0.1

@@ -9,9 +9,8 @@ import numpy as np
 
 from lakelog.clock import Clock, Entropy, Tasks
 from lakelog.domain.events import Create, Drop, Event, Swap, Trim
-from lakelog.domain.outcomes import Applied, Outcome, Swapped, Trimmed
 from lakelog.domain.replica import Replica
-from lakelog.domain.state import DomainState
+from lakelog.domain.state import Applied, DomainState, Outcome, Swapped, Trimmed
 from lakelog.log.budgets import IndexBudget, ProducerBudget, producer_facts
 from lakelog.log.buffer import SplitRequestOutcome
 from lakelog.log.cache import TailCache

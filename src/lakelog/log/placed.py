@@ -20,8 +20,7 @@ from lakelog.model.ids import ByteRange, DomainId
 from lakelog.records.codecs import Codec
 from lakelog.records.header import HEADER_BYTES, LAYOUT, MAGIC, BatchHeader, batch_crc
 from lakelog.streams.table import Int64s
-from lakelog.wal.ids import checked_object_key
-from lakelog.wal.layout import FOOTER, HEADER, INDEX_ENTRY, PREFIX, decode_head
+from lakelog.wal.layout import FOOTER, HEADER, INDEX_ENTRY, PREFIX, checked_object_key, decode_head
 
 WHOLE_BYTES: Final = 64 << 10
 """Batches up to this size are read whole, and reads closer than this are one."""

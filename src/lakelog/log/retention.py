@@ -31,7 +31,7 @@ from lakelog.model.failures import Failure
 from lakelog.model.ids import DomainId
 from lakelog.objects.port import ObjectStore
 from lakelog.telemetry import event
-from lakelog.wal.ids import parse_object_key, wal_id_time_ms
+from lakelog.wal.layout import parse_object_key, wal_id_time_ms
 
 _log = logging.getLogger("lakelog.log")
 DELETES_AT_ONCE = 1000

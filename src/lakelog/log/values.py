@@ -14,7 +14,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 class Appended(Struct, frozen=True, gc=False):
     """What became of the batches of one append, in their order.
 
-    `verdicts` are `lakelog.domain.outcomes.Verdict`; a duplicate carries the offset and the
+    `verdicts` are `lakelog.domain.state.Verdict`; a duplicate carries the offset and the
     timestamp of the original, any other refusal -1. A request may be stored in several parts:
     `failures` says, by the number of a batch, why its part has no verdict (it then says VOID).
     """

@@ -17,8 +17,7 @@ from lakelog.model.ids import ByteRange, DomainId
 from lakelog.objects.port import ObjectStore
 from lakelog.streams.objects import ObjectName, WalName
 from lakelog.telemetry import MetricsRegistry
-from lakelog.wal.ids import object_key, wal_id_time_ms
-from lakelog.wal.layout import PREFIX, decode, verify_run
+from lakelog.wal.layout import PREFIX, decode, object_key, verify_run, wal_id_time_ms
 
 WHOLE_OBJECT_AGE_MS: Final = 60_000
 """A fresh object is read whole: other streams' consumers will want their part of it soon."""

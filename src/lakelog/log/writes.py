@@ -16,8 +16,8 @@ import numpy as np
 from lakelog.clock import Clock
 from lakelog.domain.event_queue import EVENT_BYTES_MAX
 from lakelog.domain.events import Commit, encode_event
-from lakelog.domain.outcomes import WriteVerdict, Written
 from lakelog.domain.replica import Replica
+from lakelog.domain.state import WriteVerdict, Written
 from lakelog.domain.write_event import WRITES_LEVEL, Write, check_write
 from lakelog.log.levels import Registered, raise_level
 from lakelog.log.options import LogOptions
@@ -33,7 +33,7 @@ from lakelog.log.placed import (
 from lakelog.model.failures import Corrupt, NotFound, OutcomeUnknown, Refused, Unavailable
 from lakelog.objects.port import ObjectStore
 from lakelog.streams.table import NONE
-from lakelog.wal.ids import wal_id_time_ms
+from lakelog.wal.layout import wal_id_time_ms
 
 READS_AT_ONCE: Final = 16
 """Reads of objects that run together: what they bring is at most this many spans in memory."""

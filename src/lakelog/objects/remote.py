@@ -57,7 +57,7 @@ def open_remote(
 ) -> "RemoteObjectStore":
     """A store at `s3://bucket/prefix` or the like; `options` are obstore's names of settings.
 
-    Nothing is asked of the server yet: `lakelog.objects.probe` does that.
+    Nothing is asked of the server yet: `lakelog.objects.port` does that.
     """
     limits = limits or RemoteLimits()
     try:

@@ -18,7 +18,7 @@ from lakelog.catalog.port import TableName, Tables
 from lakelog.catalog.port import TableView as CatalogView
 from lakelog.clock import Clock
 from lakelog.domain.events import Swap
-from lakelog.domain.outcomes import Swapped
+from lakelog.domain.state import Swapped
 from lakelog.index.entries import StreamIndex
 from lakelog.index.ports import IndexedTopic, LogIndex, StreamRange, StreamView
 from lakelog.model.failures import Refused, Unavailable

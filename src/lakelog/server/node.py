@@ -17,7 +17,7 @@ from lakelog.broker.api import dispatch
 from lakelog.broker.call import Answer, Broker, BrokerOptions, Call, Later
 from lakelog.broker.fetch_sessions import FetchSessions
 from lakelog.broker.loop_turn import LoopTurn
-from lakelog.catalog.create import TableCreation
+from lakelog.catalog.pointers import TableCreation
 from lakelog.clock import Clock, Entropy, Tasks, agreed_now_ms
 from lakelog.coordinator.coordinator import GroupCoordinator
 from lakelog.coordinator.options import GroupOptions
@@ -30,8 +30,7 @@ from lakelog.meta import keys
 from lakelog.meta.port import MetadataStore
 from lakelog.model.failures import Failure, NotFound, Unavailable
 from lakelog.model.ids import BrokerId
-from lakelog.objects.port import ObjectStore
-from lakelog.objects.probe import probe
+from lakelog.objects.port import ObjectStore, probe
 from lakelog.server.adapters import (
     InstrumentedObjects,
     KnownTopics,

@@ -17,8 +17,7 @@ from typing import Final, Protocol, TypeAlias
 from lakelog.clock import SeededEntropy
 from lakelog.model.failures import Corrupt, Failure, NotFound, Unavailable
 from lakelog.model.ids import ByteRange
-from lakelog.objects.port import Buffer, ObjectStore
-from lakelog.objects.probe import probe
+from lakelog.objects.port import Buffer, ObjectStore, probe
 
 SKEW_MS_MAX: Final = 60_000
 """How far clocks may be apart where records are deleted by age (rule 20)."""

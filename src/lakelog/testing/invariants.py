@@ -14,13 +14,12 @@ from enum import Enum
 from itertools import pairwise
 
 from lakelog.domain.envelope import DomainRecord, Stamp
-from lakelog.domain.outcomes import Applied, Committed, Ignored, Verdict
-from lakelog.domain.state import DomainState
+from lakelog.domain.state import Applied, Committed, DomainState, Ignored, Verdict
 from lakelog.model.ids import DomainId
 from lakelog.streams.index import EntryRow
 from lakelog.streams.objects import FileName, ObjectName, WalName
 from lakelog.streams.table import NONE, StreamFacts
-from lakelog.wal.ids import object_key, parse_object_key, wal_id_time_ms
+from lakelog.wal.layout import object_key, parse_object_key, wal_id_time_ms
 
 
 class OperationOutcome(Enum):

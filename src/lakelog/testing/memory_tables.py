@@ -7,7 +7,7 @@ the code that the real catalogs use; what is left out is everything that is writ
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from lakelog.catalog.offset_vector import advanced, format_vector, judge_all
+from lakelog.catalog.definition import advanced, format_vector, judge_all
 from lakelog.catalog.port import (
     CLUSTER_ID_PROPERTY,
     OFFSETS_PROPERTY,

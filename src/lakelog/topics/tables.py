@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from lakelog.catalog.create import TableCreation
+from lakelog.catalog.pointers import TableCreation
 from lakelog.catalog.port import TableDefinition, TableName
 from lakelog.meta import keys
 from lakelog.meta.port import MetadataStore

@@ -9,7 +9,7 @@ from tests.log.world import TOPIC, Node, World, run
 from tests.records.table_cases import Row
 
 from lakelog.catalog.port import DataFileView
-from lakelog.domain.outcomes import Swapped
+from lakelog.domain.state import Swapped
 from lakelog.index.entries import Entry
 from lakelog.index.ports import StreamView
 from lakelog.log.values import TimestampMatch
@@ -21,9 +21,15 @@ from lakelog.pipeline.files.file_task import (
 )
 from lakelog.pipeline.files.run_task import run_task
 from lakelog.pipeline.planning.small_files import replacement
-from lakelog.pipeline.saga.file_keys import output_key
 from lakelog.pipeline.saga.steps import AppendSwap, Observation, WriteFile, next_step
-from lakelog.pipeline.saga.task_record import Lease, TaskRecord, TaskState, create, lease_of
+from lakelog.pipeline.saga.task_record import (
+    Lease,
+    TaskRecord,
+    TaskState,
+    create,
+    lease_of,
+    output_key,
+)
 from lakelog.pipeline.saga.values import DataFile, PlannedTask, StreamName, TaskTarget
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.streams.objects import FileKind, FileName

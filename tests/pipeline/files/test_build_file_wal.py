@@ -27,7 +27,7 @@ from lakelog.records.header import CRC_OFFSET, batch_crc
 from lakelog.records.segment_file import SegmentFacts, decode
 from lakelog.records.table_schema import FIELD_IDS
 from lakelog.streams.objects import FileKind
-from lakelog.wal.ids import object_key
+from lakelog.wal.layout import object_key
 
 OUTPUTS = pytest.mark.parametrize("output", [FileKind.PARQUET, FileKind.SEGMENT])
 

@@ -19,11 +19,10 @@ from lakelog.pipeline.files.file_task import (
     WalInputs,
 )
 from lakelog.pipeline.files.file_writes import FileWrite, fact_of, jobs_of, task_of
-from lakelog.pipeline.saga.file_keys import is_made_for, parse_output_key
 from lakelog.pipeline.saga.observe import LeasedTask
 from lakelog.pipeline.saga.record_store import StoredRecord
 from lakelog.pipeline.saga.steps import WriteFile
-from lakelog.pipeline.saga.task_record import TaskRecord
+from lakelog.pipeline.saga.task_record import TaskRecord, is_made_for, parse_output_key
 from lakelog.pipeline.saga.values import FileWritten, InputsGone, TaskTarget, Unreadable
 from lakelog.records.segment_file import SegmentFacts
 from lakelog.streams.objects import FileKind, FileName

@@ -9,8 +9,7 @@ from lakelog.model.ids import DomainId, WalId
 from lakelog.pipeline.files.file_task import FileTask, WalInputs, WalPiece
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.streams.objects import FileKind
-from lakelog.wal.ids import make_wal_id, object_key
-from lakelog.wal.layout import PREFIX
+from lakelog.wal.layout import PREFIX, make_wal_id, object_key
 
 TOPIC = bytes(range(16))
 

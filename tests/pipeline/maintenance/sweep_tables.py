@@ -5,14 +5,14 @@ from dataclasses import dataclass, field, replace
 
 from lakelog.catalog.port import TOPIC_ID_PROPERTY, TOPIC_PROPERTY, TableName, TableView
 from lakelog.domain.events import Swap
-from lakelog.domain.outcomes import Swapped
+from lakelog.domain.state import Swapped
 from lakelog.index.entries import Entry, StreamIndex
 from lakelog.index.ports import IndexedTopic, StreamRange, StreamView
 from lakelog.model.failures import Conflict, NotFound
 from lakelog.model.ids import TopicId
 from lakelog.records.table_schema import FIELD_IDS
 from lakelog.streams.objects import FileKind, FileName, WalName, digest
-from lakelog.wal.ids import make_wal_id
+from lakelog.wal.layout import make_wal_id
 
 SNAPSHOTS_KEPT = 2
 METADATA_KEPT = 2

@@ -10,7 +10,6 @@ from lakelog.catalog.port import TableName
 from lakelog.index.ports import StreamView
 from lakelog.model.failures import Conflict, NotFound
 from lakelog.model.ids import TopicId
-from lakelog.pipeline.saga.file_keys import output_key
 from lakelog.pipeline.saga.steps import (
     AppendSwap,
     CommitTable,
@@ -33,6 +32,7 @@ from lakelog.pipeline.saga.task_record import (
     decode_record,
     is_open,
     lease_of,
+    output_key,
     task_key,
 )
 from lakelog.pipeline.saga.values import (

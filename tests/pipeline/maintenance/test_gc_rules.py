@@ -27,8 +27,7 @@ from lakelog.pipeline.maintenance.gc_rules import (
     unmarked,
     unrecorded,
 )
-from lakelog.pipeline.saga.file_keys import output_key
-from lakelog.pipeline.saga.task_record import TaskState, claim
+from lakelog.pipeline.saga.task_record import TaskState, claim, output_key
 from lakelog.streams.table import Int64s
 
 TOPIC_ID = "0123456789abcdef" * 2

@@ -9,7 +9,7 @@ from tests.pipeline.maintenance.sweep_tables import topic_view
 from lakelog.catalog.history import SnapshotHistory
 from lakelog.catalog.port import SnapshotView
 from lakelog.domain.events import Swap
-from lakelog.domain.outcomes import Swapped
+from lakelog.domain.state import Swapped
 from lakelog.index.entries import StreamIndex
 from lakelog.index.ports import IndexedTopic, StreamRange, StreamView
 from lakelog.meta import keys

@@ -9,8 +9,7 @@ from tests.pipeline.pipeline_world import NAMESPACE, Place
 from tests.records.table_cases import Row
 
 from lakelog.catalog.port import TableName
-from lakelog.pipeline.saga.file_keys import parse_output_key
-from lakelog.pipeline.saga.task_record import TASKS, decode_record, is_open
+from lakelog.pipeline.saga.task_record import TASKS, decode_record, is_open, parse_output_key
 from lakelog.streams.objects import FileKind, FileName
 
 

@@ -29,7 +29,6 @@ from tests.pipeline.saga.saga_world import (
 )
 
 from lakelog.pipeline.planning.wal_ranges import Problem, SegmentsFirst, TableAhead
-from lakelog.pipeline.saga.file_keys import output_key
 from lakelog.pipeline.saga.steps import (
     AppendSwap,
     CommitTable,
@@ -44,7 +43,14 @@ from lakelog.pipeline.saga.steps import (
     WriteFile,
     abandon,
 )
-from lakelog.pipeline.saga.task_record import TaskRecord, claim, create, is_open, lease_of
+from lakelog.pipeline.saga.task_record import (
+    TaskRecord,
+    claim,
+    create,
+    is_open,
+    lease_of,
+    output_key,
+)
 from lakelog.pipeline.saga.values import (
     FileWritten,
     InputsGone,

@@ -28,13 +28,18 @@ from lakelog.pipeline.planning.wal_ranges import (
     plan_present,
     plan_stream,
 )
-from lakelog.pipeline.saga.file_keys import may_be_named, parse_output_key
 from lakelog.pipeline.saga.steps import Observation, Step, next_step
 from lakelog.pipeline.saga.table_view import PartitionTableView
-from lakelog.pipeline.saga.task_record import Lease, LeaseId, TaskRecord
+from lakelog.pipeline.saga.task_record import (
+    Lease,
+    LeaseId,
+    TaskRecord,
+    may_be_named,
+    parse_output_key,
+)
 from lakelog.pipeline.saga.values import DataFile, Fact, PlannedTask, StreamName, TaskTarget
 from lakelog.streams.objects import FileKind, FileName, ObjectName, WalName, digest
-from lakelog.wal.ids import make_wal_id
+from lakelog.wal.layout import make_wal_id
 
 TOPIC: Final = TopicId(bytes(range(16)))
 NAME: Final = StreamName(stream=1, topic_id=TOPIC, topic="t", partition=0)

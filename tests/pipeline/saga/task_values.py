@@ -7,13 +7,12 @@ from msgspec import structs
 from lakelog.index.entries import Entry
 from lakelog.index.ports import StreamView
 from lakelog.model.ids import TopicId
-from lakelog.pipeline.saga.file_keys import output_key
 from lakelog.pipeline.saga.table_view import PartitionTableView
-from lakelog.pipeline.saga.task_record import Lease, TaskRecord, TaskState, create
+from lakelog.pipeline.saga.task_record import Lease, TaskRecord, TaskState, create, output_key
 from lakelog.pipeline.saga.values import DataFile, PlannedTask, TaskTarget, Trigger
 from lakelog.records.table_schema import ColumnFacts, RowGroup, TableFileFacts, TableFileOrigin
 from lakelog.streams.objects import WalName
-from lakelog.wal.ids import make_wal_id
+from lakelog.wal.layout import make_wal_id
 
 TOPIC = TopicId(bytes(range(16)))
 LEASE = Lease("one", 5000)

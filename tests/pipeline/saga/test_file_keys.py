@@ -4,8 +4,15 @@ from hypothesis import strategies as st
 from msgspec import structs
 from tests.pipeline.saga.task_values import CREATED, LEASE, SEGMENT, at
 
-from lakelog.pipeline.saga.file_keys import Origin, may_be_named, output_key, parse_output_key
-from lakelog.pipeline.saga.task_record import TaskRecord, TaskState, claim
+from lakelog.pipeline.saga.task_record import (
+    Origin,
+    TaskRecord,
+    TaskState,
+    claim,
+    may_be_named,
+    output_key,
+    parse_output_key,
+)
 from lakelog.streams.objects import FileKind
 
 

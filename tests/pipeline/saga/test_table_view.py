@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 from tests.pipeline.saga.task_values import CREATED, FACTS, TOPIC, file_of
 
-from lakelog.catalog.offset_vector import Fit, judge
+from lakelog.catalog.definition import Fit, judge
 from lakelog.catalog.port import TableName
 from lakelog.catalog.port import TableView as CatalogView
 from lakelog.pipeline.saga.executor import advance_of, files_of, replacement_of

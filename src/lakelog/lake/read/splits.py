@@ -19,7 +19,7 @@ from lakelog.index.entries import UNKNOWN_MS, Entries
 from lakelog.index.ports import PinnedRange
 from lakelog.lake.read.range_plan import Hinted
 from lakelog.streams.objects import FileKind
-from lakelog.wal.ids import WAL_ID_BYTES
+from lakelog.wal.layout import WAL_ID_BYTES
 
 SPLIT_BYTES: Final = 128 << 20
 """What a split is to have, about."""

@@ -20,7 +20,7 @@ from lakelog.config.options import Options
 from lakelog.config.stores import open_metadata, open_objects
 from lakelog.index.entries import LocatedRange
 from lakelog.index.ports import Bounds, PinnedRange, ReadIndex
-from lakelog.lake.read.http_index import HttpIndex
+from lakelog.index.remote_index import HttpIndex
 from lakelog.lake.read.range_plan import (
     Hinted,
     PartitionStream,

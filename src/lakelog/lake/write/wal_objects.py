@@ -23,7 +23,7 @@ from lakelog.log.options import LogOptions
 from lakelog.model.failures import Failure, OutcomeUnknown, Unavailable
 from lakelog.model.ids import DomainId
 from lakelog.objects.port import ObjectStore
-from lakelog.wal.ids import TOKEN_BYTES, make_wal_id, object_key
+from lakelog.wal.layout import TOKEN_BYTES, make_wal_id, object_key
 
 
 @dataclass(frozen=True, slots=True)

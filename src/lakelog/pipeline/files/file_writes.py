@@ -24,9 +24,9 @@ from lakelog.pipeline.files.file_task import (
     WalPiece,
 )
 from lakelog.pipeline.planning.wal_ranges import widened
-from lakelog.pipeline.saga.file_keys import output_key
 from lakelog.pipeline.saga.observe import LeasedTask
 from lakelog.pipeline.saga.steps import WriteFile
+from lakelog.pipeline.saga.task_record import output_key
 from lakelog.pipeline.saga.values import (
     DataFile,
     Fact,

@@ -37,8 +37,7 @@ from lakelog.records.segment_file import (
 )
 from lakelog.records.table_bytes import TAIL_BYTES, footer_bytes
 from lakelog.records.table_file import TableFile
-from lakelog.wal.ids import object_key
-from lakelog.wal.layout import verify_run
+from lakelog.wal.layout import object_key, verify_run
 
 if TYPE_CHECKING:
     import pyarrow as pa

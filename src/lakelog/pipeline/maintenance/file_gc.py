@@ -144,7 +144,7 @@ class FileSweeper:
             raise Unavailable(f"metadata was lost: nothing is swept before {when(after_ms)}")
         once_named = {name: known.named for name, known in self._known.items()}
         # In this order: a file moves from record to table to index, and is named by the next before
-        # the last lets go of it (`file_keys`).
+        # the last lets go of it (`saga.task_record`).
         listing = await self._list()
         data = await self._unrecorded(listing.data)
         tables = await self._look_at_tables(listing)

@@ -2,7 +2,7 @@
 
 The order of looking is the proof, and the caller keeps it: objects were listed first, then task
 records were read, then every table, then topics and index. A file goes from record to table to
-index and is named by the next before the last lets go of it (`lakelog.pipeline.saga.file_keys`).
+index and is named by the next before the last lets go of it (`lakelog.pipeline.saga.task_record`).
 
 - A data file is garbage when its task's record will never name it, no table names it, and no index
   entry does. Nobody can ever name it again.
@@ -27,13 +27,18 @@ from typing import Final
 import numpy as np
 
 from lakelog.catalog.port import TableName
-from lakelog.pipeline.saga.file_keys import ROOT, Origin, may_be_named, parse_output_key
-from lakelog.pipeline.saga.task_record import TaskRecord
+from lakelog.pipeline.saga.task_record import (
+    FILES,
+    Origin,
+    TaskRecord,
+    may_be_named,
+    parse_output_key,
+)
 from lakelog.streams.objects import FileKind
 from lakelog.streams.table import Int64s
 
 TABLES: Final = "tables/"
-PREFIXES: Final = (ROOT, TABLES)
+PREFIXES: Final = (FILES, TABLES)
 """Where the objects are that are judged here."""
 
 EXAMPLES_MAX: Final = 10

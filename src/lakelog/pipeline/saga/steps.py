@@ -41,7 +41,7 @@ What a successor finds, and does:
 Every outcome of an effect leads back to looking: done, `Conflict`, `OutcomeUnknown`. An unknown
 outcome is never taken for a failure. A stream that was dropped before the commit is aborted; after
 it, there is nothing to swap and the task ends. Files are deleted by the sweeper alone
-(`lakelog.pipeline.saga.file_keys`); an aborted file becomes its garbage when the record is closed.
+(`pipeline.saga.task_record`); an aborted file becomes its garbage when the record is closed.
 
 A replacing task (`REWRITE`, `CLEAN`) goes the same way, with PARQUET entries in the place of WAL
 entries. What the vector decides above, the live files of its range decide: they are its inputs ->
@@ -61,13 +61,13 @@ from msgspec.structs import replace
 from lakelog.domain.events import Swap
 from lakelog.index.entries import Entry
 from lakelog.index.ports import StreamView
-from lakelog.pipeline.saga.file_keys import is_made_for
 from lakelog.pipeline.saga.table_view import CommitFit, PartitionTableView, judge_task
 from lakelog.pipeline.saga.task_record import (
     PROBLEM_LENGTH_MAX,
     LeaseId,
     TaskRecord,
     TaskState,
+    is_made_for,
     is_open,
     lease_of,
 )
