@@ -26,10 +26,10 @@ from lakelog.objects.port import ObjectStore
 from lakelog.pipeline.files.file_jobs import FileJobs
 from lakelog.pipeline.files.file_writes import EngineJob, jobs_of
 from lakelog.pipeline.maintenance.key_scan import Scanner
-from lakelog.pipeline.maintenance.scheduler import MaintenanceScheduler, ReplacementSpec
+from lakelog.pipeline.maintenance.scheduler import MaintenanceScheduler
 from lakelog.pipeline.options import PipelineOptions, together
 from lakelog.pipeline.planning.backfill import BackfillCandidates
-from lakelog.pipeline.planning.planner import Planner
+from lakelog.pipeline.planning.planner import Planner, TaskSpec
 from lakelog.pipeline.ports import Effects, LimitedPorts, TaskEngine
 from lakelog.pipeline.round_counters import RoundCounters
 from lakelog.pipeline.round_report import RoundReport
@@ -180,9 +180,9 @@ class _Round:
             await self._table_lifecycle.keep(names, topics, self._counters)
         held = await self._adopt(records)
         replacing = await self._maintenance.plan(topics, records, self._counters)
-        taken = self._maintenance.marked | {spec.task.planned.stream for spec in replacing}
+        taken = self._maintenance.marked | {spec.planned.stream for spec in replacing}
         specs = await self._planner.plan(topics, records, taken=taken)
-        held += await self._begin([*replacing, *map(ReplacementSpec, specs)])
+        held += await self._begin([*replacing, *specs])
         for leased in held:
             self._counters.topic(leased.record.topic).tasks += 1
         await self._work(held, _leftovers(records, topics), {topic.name: topic for topic in topics})
@@ -207,15 +207,15 @@ class _Round:
         self._counters.adopted += len(taken)
         return own + taken
 
-    async def _begin(self, specs: Sequence[ReplacementSpec]) -> list[LeasedTask]:
+    async def _begin(self, specs: Sequence[TaskSpec]) -> list[LeasedTask]:
         lease = self._lease()
         creations = []
         for spec in specs:
-            previous, planned = spec.task.previous, spec.task.planned
+            previous, planned = spec.previous, spec.planned
             record = create(None if previous is None else previous.record, planned, lease)
             if spec.kept_offsets is not None:
                 self._file_jobs.set_kept_offsets(record, spec.kept_offsets)
-                self._maintenance.begun(spec, record)
+                self._maintenance.begun(record)
             creations.append(("create task", record, 0 if previous is None else previous.version))
         begun = await self._put_all(creations)
         self._counters.created += len(begun)

@@ -3,7 +3,7 @@
 Two kinds of work. Replacing tasks go through the saga, beside what is new:
 
 - `scheduler.MaintenanceScheduler` looks at all streams now and then. Small files next to each other
-  are a `ReplacementSpec` at once (`planning.small_files` decides); a dirty stream of a compacted
+  are a `TaskSpec` at once (`planning.small_files` decides); a dirty stream of a compacted
   topic is scanned first, beside the rounds;
 - `log_compaction` decides, pure: which range is dirty (`CleaningPlan`), which files become one
   (`CleaningGroup`), how far a stream is clean afterwards (`task_record.Cleaned`);

@@ -58,7 +58,7 @@ from lakelog.pipeline.saga.task_record import (
     with_cleaned,
     with_quarantine,
 )
-from lakelog.pipeline.saga.values import PlannedTask, StreamName, TaskTarget
+from lakelog.pipeline.saga.values import StreamName, TaskTarget
 from lakelog.streams.objects import FileKind
 from lakelog.telemetry import event
 
@@ -66,14 +66,6 @@ _log = logging.getLogger("lakelog.pipeline")
 
 WHOLE: Final = 1 << 62
 """Beyond every offset."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReplacementSpec:
-    """A replacing task to begin, and the offsets of the rows that stay where some go."""
-
-    task: TaskSpec
-    kept_offsets: bytes | None = None
 
 
 @dataclass(slots=True)
@@ -144,7 +136,7 @@ class MaintenanceScheduler:
 
     async def plan(
         self, topics: Sequence[IndexedTopic], records: StoredRecords, counters: RoundCounters
-    ) -> list[ReplacementSpec]:
+    ) -> list[TaskSpec]:
         """What to begin; `records` were read before this was called."""
         self._collect(counters)
         known = {stream for topic in topics for stream in topic.streams}
@@ -169,10 +161,10 @@ class MaintenanceScheduler:
             return []
         return specs
 
-    def begun(self, spec: ReplacementSpec, record: TaskRecord) -> None:
-        """The task is being created, with this record."""
+    def begun(self, record: TaskRecord) -> None:
+        """The task of a group is being created, with this record."""
         current = self._passes.get(record.stream)
-        if current is not None and spec.kept_offsets is not None:
+        if current is not None:
             current.begun = lease_of(record)
 
     def _idle_streams(
@@ -191,7 +183,7 @@ class MaintenanceScheduler:
 
     async def _rewrites(
         self, idle_streams: Mapping[int, _IdleStream], counters: RoundCounters
-    ) -> list[ReplacementSpec]:
+    ) -> list[TaskSpec]:
         """Small files that become one, where no pass is under way."""
         free = [stream for stream in idle_streams if stream not in self._passes]
         indexes = await self._ports.columns(
@@ -215,7 +207,7 @@ class MaintenanceScheduler:
         place: StreamRange,
         group: CleaningGroup | None,
         counters: RoundCounters,
-    ) -> ReplacementSpec | None:
+    ) -> TaskSpec | None:
         """The task for the entries of a range; of a group, if they are still those scanned."""
         name = idle.name
         table = self._ports.table_name(name.topic)
@@ -238,11 +230,12 @@ class MaintenanceScheduler:
             self._ports.pauses.add(name.stream)
             counters.problem(planned.reason, topic=name.topic, partition=name.partition)
             return None
-        return _begin(planned, idle, group)
+        kept_offsets = None if group is None else group.kept_offsets
+        return TaskSpec(planned, idle.stored, kept_offsets)
 
     async def _next_groups(
         self, idle_streams: Mapping[int, _IdleStream], counters: RoundCounters
-    ) -> list[ReplacementSpec]:
+    ) -> list[TaskSpec]:
         """The next group of every pass, and the end of those that have none left."""
         works = [
             self._next_group(idle_streams[stream], current, counters)
@@ -257,7 +250,7 @@ class MaintenanceScheduler:
 
     async def _next_group(
         self, idle: _IdleStream, current: _Pass, counters: RoundCounters
-    ) -> ReplacementSpec | None:
+    ) -> TaskSpec | None:
         stream, record = idle.name.stream, idle.stored.record
         if current.begun is not None:
             ended = record.state is TaskState.WAL_GC_READY and lease_of(record) == current.begun
@@ -390,9 +383,3 @@ def _are_files(entries: Sequence[Entry], place: StreamRange) -> bool:
     if not entries or any(entry.kind is not FileKind.PARQUET for entry in entries):
         return False
     return (entries[0].start, entries[-1].end) == (place.start, place.end)
-
-
-def _begin(planned: PlannedTask, idle: _IdleStream, group: CleaningGroup | None) -> ReplacementSpec:
-    return ReplacementSpec(
-        TaskSpec(planned, idle.stored), None if group is None else group.kept_offsets
-    )

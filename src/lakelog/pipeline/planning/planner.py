@@ -86,6 +86,8 @@ class TaskSpec:
 
     planned: PlannedTask
     previous: StoredRecord | None
+    kept_offsets: bytes | None = None
+    """The offsets of the rows that stay, where log compaction takes some out."""
 
 
 @dataclass(frozen=True, slots=True)
