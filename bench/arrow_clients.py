@@ -57,7 +57,7 @@ class ReadOutcome(msgspec.Struct, frozen=True):
     """How often a timestamp was below the one before it."""
 
 
-class Tally:
+class ReadProgress:
     """Counts what comes by."""
 
     def __init__(self, wanted: int) -> None:
@@ -114,7 +114,7 @@ def by_lakelog(job: ReadJob, *, ordered: bool) -> ReadOutcome:
     if job.is_loaded:
         decoder.load_kernels()
 
-    def read(tally: Tally) -> None:
+    def read(progress: ReadProgress) -> None:
         with ConsumerManager(
             {"bootstrap.servers": job.bootstrap},
             [SourceTopic.from_earliest(job.topic)],
@@ -122,8 +122,8 @@ def by_lakelog(job: ReadJob, *, ordered: bool) -> ReadOutcome:
             ordered=ordered,
             max_held_bytes=job.held_bytes,
         ) as manager:
-            while tally.is_open():
-                tally.add_batch(manager.poll(POLL_MS))
+            while progress.is_open():
+                progress.add_batch(manager.poll(POLL_MS))
 
     return measured(job, read)
 
@@ -132,13 +132,13 @@ def by_kafkars(job: ReadJob) -> ReadOutcome:
     """The published library of the same shape; always ordered."""
     import kafkars  # noqa: PLC0415 - one library a process
 
-    def read(tally: Tally) -> None:
+    def read(progress: ReadProgress) -> None:
         manager = kafkars.ConsumerManager(
             {"bootstrap.servers": job.bootstrap, "group.id": "bench"},
             [kafkars.SourceTopic.from_earliest(job.topic)],
         )  # its own batch size: with larger ones it mostly comes to no end
-        while tally.is_open():
-            tally.add_batch(manager.poll(timeout_ms=POLL_MS))
+        while progress.is_open():
+            progress.add_batch(manager.poll(timeout_ms=POLL_MS))
 
     return measured(job, read)
 
@@ -151,17 +151,17 @@ def by_confluent(job: ReadJob) -> ReadOutcome:
         TopicPartition,
     )
 
-    def read(tally: Tally) -> None:
+    def read(progress: ReadProgress) -> None:
         settings = {"bootstrap.servers": job.bootstrap, "group.id": "bench"}
         consumer = Consumer({**settings, "enable.auto.commit": False})
         places = range(job.partitions)
         consumer.assign([TopicPartition(job.topic, one, OFFSET_BEGINNING) for one in places])
-        while tally.is_open():
+        while progress.is_open():
             for message in consumer.consume(10_000, timeout=1.0):
                 message.key(), message.topic(), message.partition(), message.timestamp()
-                tally.add(message.offset(), message.value())
-            if tally.records and not tally.first_at:
-                tally.began()
+                progress.add(message.offset(), message.value())
+            if progress.records and not progress.first_at:
+                progress.began()
         consumer.close()
 
     return measured(job, read)
@@ -171,7 +171,7 @@ def by_aiokafka(job: ReadJob) -> ReadOutcome:
     """The asyncio client; its records are objects with all fields."""
     from aiokafka import AIOKafkaConsumer  # noqa: PLC0415 - one library a process
 
-    async def consume(tally: Tally) -> None:
+    async def consume(progress: ReadProgress) -> None:
         consumer = AIOKafkaConsumer(
             job.topic,
             bootstrap_servers=job.bootstrap,
@@ -181,37 +181,37 @@ def by_aiokafka(job: ReadJob) -> ReadOutcome:
         )
         await consumer.start()
         try:
-            while tally.is_open():
+            while progress.is_open():
                 found = await consumer.getmany(timeout_ms=POLL_MS)
                 for records in found.values():
                     for record in records:
-                        tally.add(record.offset, record.value)
-                if tally.records and not tally.first_at:
-                    tally.began()
+                        progress.add(record.offset, record.value)
+                if progress.records and not progress.first_at:
+                    progress.began()
         finally:
             await consumer.stop()
 
-    return measured(job, lambda tally: asyncio.run(consume(tally)))
+    return measured(job, lambda progress: asyncio.run(consume(progress)))
 
 
-def measured(job: ReadJob, read: Callable[[Tally], None]) -> ReadOutcome:
+def measured(job: ReadJob, read: Callable[[ReadProgress], None]) -> ReadOutcome:
     """Read to the last record, as a user's program does."""
-    tally = Tally(job.records)
+    progress = ReadProgress(job.records)
     wait_for_go()
     resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began_at = time.perf_counter()
-    read(tally)
-    ended_at, used_s = tally.ended
+    read(progress)
+    ended_at, used_s = progress.ended
     grown_mb = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - resident) / 1024
     return ReadOutcome(
-        tally.records,
-        tally.check,
-        tally.first_at - began_at,
-        tally.records - tally.first_records,
-        ended_at - tally.first_at,
-        used_s - tally.first_cpu_s,
+        progress.records,
+        progress.check,
+        progress.first_at - began_at,
+        progress.records - progress.first_records,
+        ended_at - progress.first_at,
+        used_s - progress.first_cpu_s,
         grown_mb,
-        tally.disorder,
+        progress.disorder,
     )
 
 

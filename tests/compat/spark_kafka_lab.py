@@ -80,8 +80,8 @@ class Lab:
         self.trim(TRIMMED, TRIMMED_TO)
 
     @staticmethod
-    async def _compact(shop: Workshop) -> None:
-        pipeline = shop.pipeline(InlineEngine(shop.objects))
+    async def _compact(workshop: Workshop) -> None:
+        pipeline = workshop.pipeline(InlineEngine(workshop.objects))
         await catch_up(pipeline)
         await pipeline.close()
 

@@ -83,15 +83,15 @@ def act(crew: Crew, verb: str, at: int) -> None:
 
 
 @dataclass(slots=True)
-class Tally:
+class MembershipChanges:
     """What happened to a group."""
 
-    changes: int = 0
+    count: int = 0
     slowest_s: float = 0.0
 
-    def note(self, changes: int, settled_s: float) -> None:
+    def note(self, count: int, settled_s: float) -> None:
         """Add one round."""
-        self.changes += changes
+        self.count += count
         self.slowest_s = max(self.slowest_s, settled_s)
 
 
@@ -124,39 +124,39 @@ def churn(
     load = Load(scene.cluster.bootstrap, topic, PARTITIONS, scene.records, scene.per_second)
     try:
         with producing(load) as producer:
-            tally = turn_over(scene, crew, producer, script)
+            changes = turn_over(scene, crew, producer, script)
             said = producer.finish()
             if not said.startswith("done"):
                 scene.found(f"{topic}: the producer {said}")
-        finish(scene, crew, tally)
+        finish(scene, crew, changes)
     finally:
         crew.end()
 
 
 def turn_over(
     scene: Scene, crew: Crew, producer: LoadProcess, script: Sequence[Round] | None
-) -> Tally:
+) -> MembershipChanges:
     """Change the group round by round: by the script, or until all records are written."""
-    tally = Tally()
+    changes = MembershipChanges()
     begin = min(STARTED_AT_ONCE, len(crew.slots)) if script is None else len(script[0])
     opening = [("start", at) for at in range(begin)] if script is None else script[0]
     for verb, at in opening:
         act(crew, verb, at)
-    tally.note(begin, await_settled(scene, crew))
+    changes.note(begin, await_settled(scene, crew))
     for each in rounds(crew.slots, begin, crew.template.flavour) if script is None else script[1:]:
         if script is None and producer.is_done():
             break
         for verb, at in each:
             act(crew, verb, at)
         settled_s = await_settled(scene, crew)
-        tally.note(len(each), settled_s)
+        changes.note(len(each), settled_s)
         shown = ", ".join(f"{verb} {crew.slots[at]}" for verb, at in each)
         scene.say(f"{producer.acknowledged:>8} written: {shown}: settled in {settled_s:.1f} s")
         time.sleep(DWELL_S if script is None else SHORT_DWELL_S)
-    return tally
+    return changes
 
 
-def finish(scene: Scene, crew: Crew, tally: Tally) -> None:
+def finish(scene: Scene, crew: Crew, changes: MembershipChanges) -> None:
     """Let the group read to the end and leave; then judge what everybody noted."""
     group = crew.template.group
     ends = scene.admin.ends(crew.template.topic, PARTITIONS)
@@ -178,12 +178,12 @@ def finish(scene: Scene, crew: Crew, tally: Tally) -> None:
         for event in life.events
         if isinstance(event, Assigned)
     ]
-    if max(generations, default=0) > 2 * tally.changes + 1:
-        scene.found(f"{group}: {max(generations)} generations for {tally.changes} changes")
+    if max(generations, default=0) > 2 * changes.count + 1:
+        scene.found(f"{group}: {max(generations)} generations for {changes.count} changes")
     scene.say(
         f"{written} records, {handed_over(lives) - written} of them again;"
-        f" {tally.changes} changes of membership, {max(generations, default=0)} generations,"
-        f" slowest settled in {tally.slowest_s:.1f} s, drained in {drained_s:.1f} s"
+        f" {changes.count} changes of membership, {max(generations, default=0)} generations,"
+        f" slowest settled in {changes.slowest_s:.1f} s, drained in {drained_s:.1f} s"
     )
 
 

@@ -33,7 +33,7 @@ class SweepWorld(Workshop):
 
     def new_sweeper(self) -> FileSweeper:
         options = SweepOptions(namespaces=(SPACE,), grace_ms=int(self.grace_s * 1000))
-        stores = Looks(self)
+        stores = InterruptedStores(self)
         return FileSweeper(stores, stores, self, self, self.clock, options)  # type: ignore[arg-type]  # the parts that a sweeper uses
 
     # What the sweeper asks; others go on before each answer and after it.
@@ -134,7 +134,7 @@ class SweepWorld(Workshop):
         return report
 
 
-class Looks:
+class InterruptedStores:
     """The stores as the sweeper sees them: others go on around each of its looks."""
 
     def __init__(self, world: SweepWorld) -> None:

@@ -33,31 +33,31 @@ def test_the_last_task_is_a_reason_when_it_made_a_segment_or_was_given_up(
 
 
 def test_a_look_that_found_nothing_is_good_until_another_task_has_run() -> None:
-    lacking = BackfillCandidates()
-    lacking.settle(7, LOG)
-    assert not lacking.holds(7, LOG)
-    lacking.suspect(7, LOG)
-    assert not lacking.holds(7, LOG)
-    assert lacking.holds(7, later(LOG))
-    assert not lacking.holds(7, later(TABLE))
-    lacking.suspect(7, later(TABLE))
-    assert lacking.holds(7, later(TABLE))
-    assert lacking.holds(7, later(later(TABLE)))  # until it was looked at
+    candidates = BackfillCandidates()
+    candidates.settle(7, LOG)
+    assert not candidates.holds(7, LOG)
+    candidates.suspect(7, LOG)
+    assert not candidates.holds(7, LOG)
+    assert candidates.holds(7, later(LOG))
+    assert not candidates.holds(7, later(TABLE))
+    candidates.suspect(7, later(TABLE))
+    assert candidates.holds(7, later(TABLE))
+    assert candidates.holds(7, later(later(TABLE)))  # until it was looked at
 
 
 def test_a_stream_without_a_record_may_be_suspected_too() -> None:
-    lacking = BackfillCandidates()
-    assert not lacking.holds(7, None)
-    lacking.suspect(7, None)
-    assert lacking.holds(7, None)
-    lacking.settle(7, None)
-    assert not lacking.holds(7, None)
+    candidates = BackfillCandidates()
+    assert not candidates.holds(7, None)
+    candidates.suspect(7, None)
+    assert candidates.holds(7, None)
+    candidates.settle(7, None)
+    assert not candidates.holds(7, None)
 
 
 def test_streams_that_are_gone_are_forgotten() -> None:
-    lacking = BackfillCandidates()
-    lacking.suspect(7, TABLE)
-    lacking.settle(8, LOG)
-    lacking.keep({9})
-    assert not lacking.holds(7, TABLE)
-    assert lacking.holds(8, LOG)
+    candidates = BackfillCandidates()
+    candidates.suspect(7, TABLE)
+    candidates.settle(8, LOG)
+    candidates.keep({9})
+    assert not candidates.holds(7, TABLE)
+    assert candidates.holds(8, LOG)
