@@ -275,12 +275,13 @@ class MergeBuffer:
 
     def _note_order(self, taken: MergedRows, limit: Limit) -> None:
         times, numbers = taken.merged.timestamps_ms, taken.merged.numbers
+        # Late is what is before the greatest key that went out: by its time, or at it by its index.
         if int(times[0]) <= self._greatest.timestamp_ms:
             below = int(np.searchsorted(times, self._greatest.timestamp_ms))
             until = int(np.searchsorted(times, self._greatest.timestamp_ms, "right"))
             indexes = taken.sources.table[numbers[below:until], INDEX]
             self.late_count += below + int((indexes < self._greatest.index).sum())
-        if limit != ALL:
+        if limit != ALL:  # what is late is counted while priming alone
             last = Limit(int(times[-1]), taken.runs[int(numbers[-1])].index)
             self._greatest = max(self._greatest, last)
 

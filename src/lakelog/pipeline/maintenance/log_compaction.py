@@ -209,7 +209,7 @@ def groups_of(
         file = survivors[entry.key]
         stays = file.row_count > 0 and file.kept_count == file.row_count
         kept_bytes = entry.byte_length * file.kept_count // max(1, file.row_count)
-        # A file that loses nothing is left as it is, and what is to become one file follows on.
+        # A file that loses nothing stays as it is, and files become one only next to each other.
         if stays or len(run) == INPUTS_MAX or (run and size_bytes + kept_bytes > bytes_target):
             close()
         if not stays:
