@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from lakelog.cli.command import open_cluster
 from lakelog.kafka_client.admin import TopicPartition, try_commit
-from lakelog.kafka_client.connection import Connection
+from lakelog.kafka_client.connection import BrokerConnection
 from lakelog.kafka_client.dialing import dial
 from lakelog.wire.codec import (
     ConsumerAssignment,
@@ -69,7 +69,7 @@ def join_classic(bootstrap: str, group: str, *, client_id: str, assigned: dict[s
         protocols=(JoinGroupRequestProtocol("range", subscription),),
     )
 
-    async def join(client: Connection) -> str:
+    async def join(client: BrokerConnection) -> str:
         answer = await client.call(request, JoinGroupResponse)
         assert answer.error_code == MEMBER_ID_REQUIRED
         known = JoinGroupRequest(
@@ -96,7 +96,7 @@ def join_classic(bootstrap: str, group: str, *, client_id: str, assigned: dict[s
 def leave_classic(bootstrap: str, group: str, member: str) -> None:
     """Leave."""
 
-    async def leave(client: Connection) -> None:
+    async def leave(client: BrokerConnection) -> None:
         request = LeaveGroupRequest(group, (MemberIdentity(member),))
         answer = await client.call(request, LeaveGroupResponse)
         assert answer.error_code == 0
@@ -108,7 +108,7 @@ def join_consumer(bootstrap: str, group: str, *, client_id: str, rack: str, topi
     """Join by the KIP-848 protocol and heartbeat until partitions are assigned and taken."""
     member = f"{group}-member"
 
-    async def join(client: Connection) -> None:
+    async def join(client: BrokerConnection) -> None:
         first = ConsumerGroupHeartbeatRequest(
             group,
             member,
@@ -140,7 +140,7 @@ def join_consumer(bootstrap: str, group: str, *, client_id: str, rack: str, topi
 def leave_consumer(bootstrap: str, group: str, member: str) -> None:
     """Leave."""
 
-    async def leave(client: Connection) -> None:
+    async def leave(client: BrokerConnection) -> None:
         request = ConsumerGroupHeartbeatRequest(group, member, -1, topic_partitions=None)
         answer = await client.call(request, ConsumerGroupHeartbeatResponse)
         assert answer.error_code == 0
@@ -173,7 +173,10 @@ def delete_records(bootstrap: str, at: TopicPartition, before: int) -> None:
 
 
 def _at_coordinator(
-    bootstrap: str, group: str, client_id: str, talk: Callable[[Connection], Awaitable[Result]]
+    bootstrap: str,
+    group: str,
+    client_id: str,
+    talk: Callable[[BrokerConnection], Awaitable[Result]],
 ) -> Result:
     async def conversation() -> Result:
         config = {"bootstrap.servers": bootstrap, "client.id": client_id}

@@ -16,7 +16,7 @@ from tests.cli.test_serve import PATIENCE_S, port_of, serve
 from tests.compat.groups.clusters import is_free
 
 from lakelog.clock import SystemClock
-from lakelog.kafka_client.connection import Connection
+from lakelog.kafka_client.connection import BrokerConnection
 from lakelog.kafka_client.dialing import dial
 from lakelog.meta import keys
 from lakelog.meta.sqlite import SqliteMetadataStore
@@ -87,7 +87,7 @@ async def stop(process: "subprocess.Popen[str]", metadata: Path) -> None:
         await asyncio.sleep(STEP_S)
 
 
-async def created(client: Connection, name: str) -> int:
+async def created(client: BrokerConnection, name: str) -> int:
     """What a broker answers to the creation of a topic."""
     request = CreateTopicsRequest((CreatableTopic(name, 1, -1),), timeout_ms=5_000)
     return (await client.call(request, CreateTopicsResponse)).topics[0].error_code

@@ -12,7 +12,7 @@ import pytest
 from bench.broker import HOST, Launch, ProcessBroker, free_ports
 from tests.broker.data_stage import batch
 
-from lakelog.kafka_client.connection import Connection
+from lakelog.kafka_client.connection import BrokerConnection
 from lakelog.kafka_client.dialing import dial
 from lakelog.server.options import Address
 from lakelog.wire.messages.create_topics import (
@@ -53,7 +53,7 @@ def broker(data: Path, number: int) -> Iterator[tuple[ProcessBroker, Address]]:
         launched.stop()
 
 
-async def write(client: Connection, topic_id: bytes, partition: int) -> None:
+async def write(client: BrokerConnection, topic_id: bytes, partition: int) -> None:
     data = PartitionProduceData(partition, batch(b"x"))
     topic = TopicProduceData(name="t", topic_id=topic_id, partition_data=(data,))
     answer = await client.call(
@@ -78,7 +78,7 @@ def both(topic_id: bytes) -> FetchRequest:
 
 
 async def told_after_a_stop(
-    ahead: Connection, behind: Connection, stopped: ProcessBroker
+    ahead: BrokerConnection, behind: BrokerConnection, stopped: ProcessBroker
 ) -> list[int]:
     """The ends of both partitions of a new topic, as a broker tells them that did not hear them."""
     made = await ahead.call(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from bench.ours import start_ours
 
-from lakelog.kafka_client.connection import Connection
+from lakelog.kafka_client.connection import BrokerConnection
 from lakelog.kafka_client.dialing import dial
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.header import parse_header
@@ -38,12 +38,12 @@ from lakelog.wire.schema import RecordParts
 ROUNDS = 60
 
 
-async def topic_id(client: Connection) -> bytes:
+async def topic_id(client: BrokerConnection) -> bytes:
     asked = MetadataRequest(topics=(MetadataRequestTopic(name="t"),))
     return (await client.call(asked, MetadataResponse)).topics[0].topic_id
 
 
-async def write(client: Connection, topic: bytes, value: bytes) -> int:
+async def write(client: BrokerConnection, topic: bytes, value: bytes) -> int:
     record = Record(timestamp_ms=1_700_000_000_000, key=None, value=value, headers=())
     data = memoryview(build_batch([record], BatchOptions()))
     part = TopicProduceData(topic_id=topic, partition_data=(PartitionProduceData(0, data),))
@@ -54,7 +54,7 @@ async def write(client: Connection, topic: bytes, value: bytes) -> int:
     return row.base_offset
 
 
-async def read(client: Connection, topic: bytes, offset: int) -> bytes:
+async def read(client: BrokerConnection, topic: bytes, offset: int) -> bytes:
     part = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
     request = FetchRequest(
         max_wait_ms=0,
@@ -70,7 +70,7 @@ async def read(client: Connection, topic: bytes, offset: int) -> bytes:
     return bytes(row.records or b"")
 
 
-async def head(client: Connection) -> int:
+async def head(client: BrokerConnection) -> int:
     part = ListOffsetsPartition(partition_index=0, timestamp=-1)
     request = ListOffsetsRequest(topics=(ListOffsetsTopic(name="t", partitions=(part,)),))
     answer = await client.call(request, ListOffsetsResponse)

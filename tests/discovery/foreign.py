@@ -5,7 +5,7 @@ import threading
 from types import TracebackType
 from typing import Self
 
-from lakelog.kafka_client.connection import Connection
+from lakelog.kafka_client.connection import BrokerConnection
 from lakelog.kafka_client.dialing import dial
 from lakelog.model.errors import ErrorCode
 from lakelog.server.options import Address
@@ -62,7 +62,7 @@ class Foreign:
             leave = LeaveGroupRequest(self._group, (MemberIdentity(member_id),))
             await client.call(leave, LeaveGroupResponse)
 
-    async def _join(self, client: Connection, member_id: str) -> JoinGroupResponse:
+    async def _join(self, client: BrokerConnection, member_id: str) -> JoinGroupResponse:
         request = JoinGroupRequest(
             self._group,
             SESSION_MS,
@@ -73,7 +73,7 @@ class Foreign:
         )
         return await client.call(request, JoinGroupResponse)
 
-    async def _stay(self, client: Connection, joined: JoinGroupResponse) -> None:
+    async def _stay(self, client: BrokerConnection, joined: JoinGroupResponse) -> None:
         """Until the next rebalance, or the end."""
         self.was_leader |= joined.leader == joined.member_id
         at = (self._group, joined.generation_id, joined.member_id)

@@ -25,7 +25,7 @@ from lakelog.kafka_client.admin import (
     load_committed,
 )
 from lakelog.kafka_client.cluster import KafkaCluster
-from lakelog.kafka_client.connection import Connection
+from lakelog.kafka_client.connection import BrokerConnection
 from lakelog.kafka_client.failures import BrokerError, UnknownTopic
 from lakelog.kafka_client.settings import ClientSettings
 from lakelog.model.errors import ErrorCode
@@ -144,7 +144,7 @@ def test_a_coordinator_that_loads_is_asked_again_and_one_that_refuses_is_not(
 ) -> None:
     codes = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR]
 
-    async def talk(_: Connection) -> str:
+    async def talk(_: BrokerConnection) -> str:
         if codes:
             raise BrokerError(codes.pop(), "group")
         return "answer"

@@ -21,7 +21,7 @@ from tests.kafka_client.scripted import (
 )
 from tests.profiles import examples
 
-from lakelog.kafka_client.connection import Connection
+from lakelog.kafka_client.connection import BrokerConnection
 from lakelog.kafka_client.failures import Closed, TimedOut, Unreachable, Unsupported
 from lakelog.kafka_client.setting_keys import BrokerAddress
 from lakelog.wire.apis import ApiKey
@@ -299,7 +299,7 @@ class NoTransport(asyncio.Transport):
 @given(st.lists(st.binary(min_size=1, max_size=60), max_size=8), st.booleans())
 def test_any_bytes_are_answers_or_a_named_failure(chunks: list[bytes], has_begun: bool) -> None:
     async def run() -> None:
-        connection = Connection(BrokerAddress("a", 1), client_id="x", timeout_s=60)
+        connection = BrokerConnection(BrokerAddress("a", 1), client_id="x", timeout_s=60)
         connection.connection_made(NoTransport())
         connection.greeted(
             {
@@ -326,7 +326,7 @@ def test_any_bytes_are_answers_or_a_named_failure(chunks: list[bytes], has_begun
 def test_a_request_behind_a_slow_one_has_its_whole_time_from_the_answer_before_it() -> None:
     async def run() -> None:
         loop = asyncio.get_running_loop()
-        connection = Connection(BrokerAddress("a", 1), client_id="x", timeout_s=60)
+        connection = BrokerConnection(BrokerAddress("a", 1), client_id="x", timeout_s=60)
         connection.connection_made(NoTransport())
         connection.greeted({int(ApiKey.HEARTBEAT): range(5)}, RESPONSE_LIMITS)
         first = connection.send(HeartbeatRequest(), HeartbeatResponse, version=4, timeout_s=300)

@@ -10,7 +10,7 @@ import uvloop
 from tests.kafka_client.certificates import has_openssl, make_certificates
 from tests.kafka_client.scripted import Asked, Reply, Script, dialer, scripted
 
-from lakelog.kafka_client.connection import Connection
+from lakelog.kafka_client.connection import BrokerConnection
 from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.fetch import (
     FetchableTopicResponse,
@@ -44,7 +44,7 @@ def test_what_arrives_on_many_connections_at_once_is_told_apart(
         context.load_cert_chain(made.server, made.server_key)
         config = {"security_protocol": "SSL", "ssl_ca_location": str(made.ca)}
 
-    async def ask(connection: Connection, marks: range) -> None:
+    async def ask(connection: BrokerConnection, marks: range) -> None:
         futures = [connection.send(FetchRequest(), FetchResponse) for _ in marks]
         answers = await asyncio.gather(*futures)
         for number, (mark, answer) in enumerate(zip(marks, answers, strict=True)):

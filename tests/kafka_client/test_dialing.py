@@ -19,7 +19,7 @@ from tests.kafka_client.scripted import (
 )
 
 from lakelog.clock import SystemClock
-from lakelog.kafka_client.dialing import Link, dial
+from lakelog.kafka_client.dialing import BrokerLink, dial
 from lakelog.kafka_client.failures import AuthenticationFailed, BrokerError, Closed, Unreachable
 from lakelog.kafka_client.setting_keys import BrokerAddress
 from lakelog.model.errors import ErrorCode
@@ -191,9 +191,9 @@ def test_the_receive_buffer_is_as_large_as_was_said() -> None:
     assert 100_000 <= asyncio.run(run()) <= 200_000  # Linux doubles what it is told
 
 
-def link(**config: object) -> tuple[Link, "asyncio.Future[None]"]:
+def link(**config: object) -> tuple[BrokerLink, "asyncio.Future[None]"]:
     closing = asyncio.get_running_loop().create_future()
-    return Link(dialer(**config), SystemClock(), closing), closing
+    return BrokerLink(dialer(**config), SystemClock(), closing), closing
 
 
 def test_all_who_ask_at_once_share_one_connection() -> None:

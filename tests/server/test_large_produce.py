@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.server.test_node import OPTIONS, new_world, running
 
-from lakelog.kafka_client.connection import Connection
+from lakelog.kafka_client.connection import BrokerConnection
 from lakelog.kafka_client.dialing import dial
 from lakelog.log.options import LogOptions
 from lakelog.model.failures import Unavailable
@@ -62,26 +62,28 @@ def one_batch_each(topic: bytes, partitions: range, sequence: int, producer: int
     )
 
 
-async def topic_of(client: Connection, name: str, partitions: int) -> bytes:
+async def topic_of(client: BrokerConnection, name: str, partitions: int) -> bytes:
     made = CreateTopicsRequest((CreatableTopic(name, partitions, -1),))
     assert (await client.call(made, CreateTopicsResponse)).topics[0].error_code == 0
     asked = MetadataRequest((MetadataRequestTopic(name=name),))
     return bytes((await client.call(asked, MetadataResponse)).topics[0].topic_id)
 
 
-async def producer_of(client: Connection) -> int:
+async def producer_of(client: BrokerConnection) -> int:
     """A producer id that was given out; another one is refused."""
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
     return (await client.call(request, InitProducerIdResponse)).producer_id
 
 
-async def sent(client: Connection, request: ProduceRequest) -> Sequence[PartitionProduceResponse]:
+async def sent(
+    client: BrokerConnection, request: ProduceRequest
+) -> Sequence[PartitionProduceResponse]:
     answer = await client.call(request, ProduceResponse, timeout_s=PATIENCE_S)
     return answer.responses[0].partition_responses
 
 
 async def values(
-    client: Connection, topic: bytes, partitions: Sequence[int]
+    client: BrokerConnection, topic: bytes, partitions: Sequence[int]
 ) -> dict[int, list[bytes]]:
     """The values of each partition, by one fetch."""
     wanted = tuple(

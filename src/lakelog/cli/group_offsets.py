@@ -28,7 +28,7 @@ from lakelog.kafka_client.admin import (
     by_leader,
 )
 from lakelog.kafka_client.cluster import KafkaCluster
-from lakelog.kafka_client.connection import Connection
+from lakelog.kafka_client.connection import BrokerConnection
 from lakelog.kafka_client.failures import BrokerError
 from lakelog.kafka_client.metadata import TopicMetadata
 from lakelog.model.errors import ErrorCode
@@ -150,7 +150,7 @@ class _Search:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: BrokerConnection,
         topics: Mapping[str, TopicMetadata],
         left: dict[TopicPartition, range],
     ) -> None:

@@ -22,7 +22,7 @@ from typing import Final, TypeAlias, TypeVar
 from lakelog.cli.command import check
 from lakelog.kafka_client.admin import TopicPartition, at_coordinator, pause
 from lakelog.kafka_client.cluster import KafkaCluster
-from lakelog.kafka_client.connection import Connection
+from lakelog.kafka_client.connection import BrokerConnection
 from lakelog.kafka_client.failures import BrokerError, ClientFailure, Unsupported
 from lakelog.kafka_client.metadata import ClusterNode
 from lakelog.model.errors import ErrorCode
@@ -167,7 +167,7 @@ class GroupFacts:
 async def describe_group(cluster: KafkaCluster, group: str) -> tuple[ClusterNode, GroupFacts]:
     """Ask a group's coordinator; raises BrokerError with GROUP_ID_NOT_FOUND if it is not there."""
 
-    async def ask(connection: Connection) -> GroupFacts:
+    async def ask(connection: BrokerConnection) -> GroupFacts:
         found = await _as_consumer_group(connection, group)
         return found if found is not None else await _as_classic_group(connection, group)
 
@@ -177,7 +177,7 @@ async def describe_group(cluster: KafkaCluster, group: str) -> tuple[ClusterNode
     return node, facts
 
 
-async def _as_consumer_group(connection: Connection, group: str) -> GroupFacts | None:
+async def _as_consumer_group(connection: BrokerConnection, group: str) -> GroupFacts | None:
     if ApiKey.CONSUMER_GROUP_DESCRIBE not in connection.versions:
         return None
     request = ConsumerGroupDescribeRequest((group,))
@@ -189,7 +189,7 @@ async def _as_consumer_group(connection: Connection, group: str) -> GroupFacts |
     return consumer_facts(found)
 
 
-async def _as_classic_group(connection: Connection, group: str) -> GroupFacts:
+async def _as_classic_group(connection: BrokerConnection, group: str) -> GroupFacts:
     answer = await connection.call(DescribeGroupsRequest((group,)), DescribeGroupsResponse)
     found = answer.groups[0]
     # Before v6 a group that is not there is a dead one.
@@ -375,7 +375,7 @@ async def _listed(cluster: KafkaCluster, node: ClusterNode, wanted: GroupFilter)
         return BrokerGroups(node, failure=f"broker {node.id}: {failure}")
 
 
-async def _ask(connection: Connection, wanted: GroupFilter) -> tuple[ListedGroup, ...]:
+async def _ask(connection: BrokerConnection, wanted: GroupFilter) -> tuple[ListedGroup, ...]:
     version = connection.version(ApiKey.LIST_GROUPS)
     # A broker that does not know a filter lists everything, which is not what was asked for.
     if (wanted.states and version < STATES_SINCE) or (wanted.types and version < TYPES_SINCE):

@@ -45,7 +45,7 @@ from lakelog.cli.offsets import OffsetError
 from lakelog.clock import SystemClock
 from lakelog.kafka_client.admin import at_coordinator, load_committed
 from lakelog.kafka_client.cluster import KafkaCluster
-from lakelog.kafka_client.connection import Connection
+from lakelog.kafka_client.connection import BrokerConnection
 from lakelog.kafka_client.failures import BrokerError
 from lakelog.kafka_client.metadata import ClusterNode
 from lakelog.model.errors import ErrorCode
@@ -334,7 +334,7 @@ async def _describe(cluster: KafkaCluster, name: str) -> GroupDescription:
 
 
 async def _delete(cluster: KafkaCluster, name: str) -> str:
-    async def ask(connection: Connection) -> None:
+    async def ask(connection: BrokerConnection) -> None:
         answer = await connection.call(DeleteGroupsRequest((name,)), DeleteGroupsResponse)
         for result in answer.results:
             if result.error_code:

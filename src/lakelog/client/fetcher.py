@@ -29,7 +29,7 @@ from lakelog.client.fetch_plan import (
 from lakelog.client.fetch_scheduler import BufferUsage, Demand, FetchScheduler
 from lakelog.client.watermark import PartitionState
 from lakelog.kafka_client.cluster import KafkaCluster
-from lakelog.kafka_client.connection import Connection
+from lakelog.kafka_client.connection import BrokerConnection
 from lakelog.kafka_client.failures import BrokerError, ClientFailure, Closed, CorruptBatch
 from lakelog.model.errors import RETRIABLE, ErrorCode
 from lakelog.records.fetched_batches import FetchedBatches, walk_batches
@@ -73,7 +73,7 @@ class _Leader:
 
     def __init__(self, node_id: int) -> None:
         self.node_id = node_id
-        self.connection: Connection | None = None
+        self.connection: BrokerConnection | None = None
         self.is_connecting = False
         self.timer: asyncio.TimerHandle | None = None
 
@@ -162,7 +162,7 @@ class Fetcher:
                 return fetch
             # The reader ran out of rows meanwhile, perhaps before it could see that we paused.
 
-    def _send(self, leader: _Leader, connection: Connection, fetch: PlannedFetch) -> None:
+    def _send(self, leader: _Leader, connection: BrokerConnection, fetch: PlannedFetch) -> None:
         newest = None if has_ids(fetch, self.partitions) else TOPIC_ID_VERSION - 1
         version = connection.version(ApiKey.FETCH, newest)
         request, sent = build_request(
@@ -218,7 +218,7 @@ class Fetcher:
     def _ended(
         self,
         leader: _Leader,
-        connection: Connection,
+        connection: BrokerConnection,
         fetch: PlannedFetch,
         sent: InFlight,
         future: "asyncio.Future[FetchResponse]",

@@ -35,7 +35,7 @@ from lakelog.discovery.membership_events import (
 )
 from lakelog.discovery.roster import RawMember
 from lakelog.kafka_client.cluster import KafkaCluster
-from lakelog.kafka_client.connection import Connection
+from lakelog.kafka_client.connection import BrokerConnection
 from lakelog.kafka_client.failures import (
     AuthenticationFailed,
     BrokerError,
@@ -172,12 +172,12 @@ class GroupCalls:
     ) -> ResponseT:
         return await self._call(await self._coordinator(), request, answer, timeout_s)
 
-    async def _coordinator(self) -> Connection:
+    async def _coordinator(self) -> BrokerConnection:
         return await self._cluster.coordinator(self._group_id, timeout_s=self._waits.find_timeout_s)
 
     async def _call(
         self,
-        connection: Connection,
+        connection: BrokerConnection,
         request: Struct,
         answer: type[ResponseT],
         timeout_s: float | None = None,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from lakelog.kafka_client.cluster import COORDINATOR_MOVED, KafkaCluster
-from lakelog.kafka_client.connection import Connection
+from lakelog.kafka_client.connection import BrokerConnection
 from lakelog.kafka_client.failures import (
     BrokerError,
     ClientFailure,
@@ -239,7 +239,7 @@ async def find_ends(
 async def at_coordinator(
     cluster: KafkaCluster,
     group_id: str,
-    ask: Callable[[Connection], Awaitable[ResultT]],
+    ask: Callable[[BrokerConnection], Awaitable[ResultT]],
     deadline: RetryDeadline,
 ) -> ResultT:
     """Ask a group's coordinator, again while it moves, loads or is not there.
@@ -283,7 +283,7 @@ async def load_committed(
         topics=named,
     )
 
-    async def ask(connection: Connection) -> dict[TopicPartition, int]:
+    async def ask(connection: BrokerConnection) -> dict[TopicPartition, int]:
         answer = await connection.call(
             request, OffsetFetchResponse, timeout_s=deadline.left_s(), version_max=VERSION_MAX
         )
@@ -339,7 +339,7 @@ async def try_commit(
         ),
     )
 
-    async def ask(connection: Connection) -> dict[TopicPartition, int]:
+    async def ask(connection: BrokerConnection) -> dict[TopicPartition, int]:
         answer = await connection.call(
             request, OffsetCommitResponse, timeout_s=deadline.left_s(), version_max=VERSION_MAX
         )

@@ -17,8 +17,8 @@ from typing import Final, TypeVar
 from msgspec import Struct
 
 from lakelog.clock import Clock, Entropy, Tasks
-from lakelog.kafka_client.connection import Connection
-from lakelog.kafka_client.dialing import Dialer, Link
+from lakelog.kafka_client.connection import BrokerConnection
+from lakelog.kafka_client.dialing import BrokerLink, Dialer
 from lakelog.kafka_client.failures import (
     AuthenticationFailed,
     BrokerError,
@@ -72,11 +72,11 @@ class KafkaCluster:
         self._brokers: dict[int, BrokerAddress] = {}
         self._topics: dict[str, tuple[TopicMetadata, float]] = {}  # and when it was learned
         self._tasks = Tasks()
-        self._leaders: dict[int, Link] = {}
-        self._group_links: dict[int, Link] = {}
+        self._leaders: dict[int, BrokerLink] = {}
+        self._group_links: dict[int, BrokerLink] = {}
         self._coordinators: dict[str, ClusterNode] = {}
         self._controller = NO_LEADER
-        self._control: Connection | None = None
+        self._control: BrokerConnection | None = None
         self._control_turn = asyncio.Lock()
         self._dialer: Dialer | None = None
         self._closing: asyncio.Future[None] | None = None
@@ -167,7 +167,7 @@ class KafkaCluster:
 
     # --- connections ----------------------------------------------------------------------------
 
-    async def connection(self, node_id: int) -> Connection:
+    async def connection(self, node_id: int) -> BrokerConnection:
         """The connection to a broker, made if need be after the pause that earlier failures cost.
 
         Raises Unreachable, Untrusted, AuthenticationFailed or Closed after one attempt.
@@ -179,7 +179,7 @@ class KafkaCluster:
             raise Unreachable(f"the cluster has no broker {node_id}")
         return await self._link(self._leaders, node_id).connection(endpoint)
 
-    async def any_connection(self, *, timeout_s: float | None = None) -> Connection:
+    async def any_connection(self, *, timeout_s: float | None = None) -> BrokerConnection:
         """A connection to some broker, for what any of them can answer."""
         return await self._any_connection(self.deadline(timeout_s))
 
@@ -197,13 +197,15 @@ class KafkaCluster:
         """
         return await self._call(request, answer, self.deadline(timeout_s), version_max)
 
-    async def controller(self, *, timeout_s: float | None = None) -> Connection:
+    async def controller(self, *, timeout_s: float | None = None) -> BrokerConnection:
         """The connection to who takes changes of topics; to any broker where none is named."""
         if self._controller in self._brokers:
             return await self.connection(self._controller)
         return await self.any_connection(timeout_s=timeout_s)
 
-    async def coordinator(self, group_id: str, *, timeout_s: float | None = None) -> Connection:
+    async def coordinator(
+        self, group_id: str, *, timeout_s: float | None = None
+    ) -> BrokerConnection:
         """The connection to a group's coordinator, which is remembered until it is forgotten.
 
         Raises BrokerError where the group may not be asked for.
@@ -274,7 +276,7 @@ class KafkaCluster:
                 self._drop_control(connection)
                 await self._pause(deadline, failure)
 
-    async def _any_connection(self, deadline: RetryDeadline) -> Connection:
+    async def _any_connection(self, deadline: RetryDeadline) -> BrokerConnection:
         while True:
             async with self._control_turn:
                 if self._is_closing():
@@ -316,15 +318,15 @@ class KafkaCluster:
     def _shuffled(self, endpoints: Iterable[BrokerAddress]) -> list[BrokerAddress]:
         return sorted(endpoints, key=lambda _: self.entropy.below(1 << 32))
 
-    def _link(self, links: dict[int, Link], node_id: int) -> Link:
+    def _link(self, links: dict[int, BrokerLink], node_id: int) -> BrokerLink:
         assert self._dialer is not None, "start comes first"
         assert self._closing is not None, "start comes first"
         link = links.get(node_id)
         if link is None:
-            link = links[node_id] = Link(self._dialer, self.clock, self._closing)
+            link = links[node_id] = BrokerLink(self._dialer, self.clock, self._closing)
         return link
 
-    def _drop_control(self, failed: Connection | None = None) -> None:
+    def _drop_control(self, failed: BrokerConnection | None = None) -> None:
         control = self._control
         if control is not None and failed in (None, control):
             self._control = None

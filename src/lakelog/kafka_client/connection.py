@@ -77,7 +77,7 @@ class _Waiting:
         self.correlation_id = 0
 
 
-class Connection(asyncio.BufferedProtocol):
+class BrokerConnection(asyncio.BufferedProtocol):
     """A connection that speaks Kafka; made by `Dialer.connect`."""
 
     def __init__(

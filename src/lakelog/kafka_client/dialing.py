@@ -8,7 +8,7 @@ Rules:
   broker that refuses raises AuthenticationFailed; a broker that cannot prove itself is left.
 - Where a broker lets a session live for a limited time, the credentials are shown again before it
   ends, on the same connection (KIP-368).
-- A `Link` is one broker's connection for all who ask: the one that lives, or the next one when
+- A `BrokerLink` is one broker's connection for all who ask: the one that lives, or the next when
   it is gone. After a failure the next attempt waits, longer each time, with chance in it. A
   connection that ended soon after it began counts as a failure too, so that a broker that takes
   everybody and drops everybody is not stormed.
@@ -23,7 +23,7 @@ from typing import Final
 
 import lakelog
 from lakelog.clock import Clock, Entropy, SystemEntropy, Tasks
-from lakelog.kafka_client.connection import Connection
+from lakelog.kafka_client.connection import BrokerConnection
 from lakelog.kafka_client.failures import (
     AuthenticationFailed,
     BrokerError,
@@ -54,7 +54,9 @@ SPREAD_PERCENT: Final = 10
 """Of a session's life, before the credentials are shown again: 85 to 95, as Kafka's clients."""
 
 
-async def authenticate(connection: Connection, settings: ClientSettings, entropy: Entropy) -> float:
+async def authenticate(
+    connection: BrokerConnection, settings: ClientSettings, entropy: Entropy
+) -> float:
     """Prove who we are, and let the broker prove itself where the mechanism can.
 
     Returns the seconds that the session may live, 0 for no limit. Raises AuthenticationFailed.
@@ -84,7 +86,7 @@ async def authenticate(connection: Connection, settings: ClientSettings, entropy
 
 
 async def stay_authenticated(
-    connection: Connection, settings: ClientSettings, entropy: Entropy, lifetime_s: float
+    connection: BrokerConnection, settings: ClientSettings, entropy: Entropy, lifetime_s: float
 ) -> None:
     """Show the credentials again before each session ends, for as long as the connection lives."""
     while lifetime_s > 0:
@@ -103,7 +105,7 @@ async def stay_authenticated(
         connection.release()
 
 
-async def _handshake(connection: Connection, mechanism: str) -> None:
+async def _handshake(connection: BrokerConnection, mechanism: str) -> None:
     try:
         connection.version(ApiKey.SASL_HANDSHAKE)
         connection.version(ApiKey.SASL_AUTHENTICATE)
@@ -151,14 +153,14 @@ class Dialer:
 
     async def connect(
         self, endpoint: BrokerAddress, *, timeout_s: float | None = None
-    ) -> Connection:
+    ) -> BrokerConnection:
         """A connection that may be used.
 
         Raises Unreachable, Untrusted, AuthenticationFailed or Unsupported.
         """
         limit_s = self.settings.socket_connection_setup_timeout_ms / 1000
         limit_s = limit_s if timeout_s is None else min(limit_s, timeout_s)
-        connection = Connection(
+        connection = BrokerConnection(
             endpoint,
             client_id=self.settings.client_id,
             timeout_s=self.settings.socket_timeout_ms / 1000,
@@ -177,7 +179,7 @@ class Dialer:
             raise
         return connection
 
-    async def _set_up(self, connection: Connection, stage: "_Stage", limit_s: float) -> None:
+    async def _set_up(self, connection: BrokerConnection, stage: "_Stage", limit_s: float) -> None:
         opened = await self._open(connection.endpoint, limit_s)
         try:
             stage.awaited = "finished the TLS handshake" if self.tls else "taken the connection"
@@ -234,7 +236,7 @@ class Dialer:
                 socket.SOL_SOCKET, socket.SO_RCVBUF, self.settings.socket_receive_buffer_bytes
             )
 
-    async def _attach(self, connection: Connection, opened: socket.socket) -> None:
+    async def _attach(self, connection: BrokerConnection, opened: socket.socket) -> None:
         """Put the protocol, and TLS if there is any, on a TCP connection."""
         endpoint = connection.endpoint
         try:
@@ -252,7 +254,7 @@ class Dialer:
                 "does it listen for another security.protocol?"
             ) from None
 
-    async def _greet(self, connection: Connection) -> None:
+    async def _greet(self, connection: BrokerConnection) -> None:
         """Learn what the broker speaks: asked in our newest version, then in the oldest."""
         newest = APIS[ApiKey.API_VERSIONS].versions.stop - 1
         found = await connection.send(SOFTWARE, ApiVersionsResponse, version=newest)
@@ -267,7 +269,7 @@ class Dialer:
         connection.greeted(versions, limits)
 
 
-class Link:
+class BrokerLink:
     """One broker's connection, made when it is needed."""
 
     def __init__(self, dialer: Dialer, clock: Clock, closing: "asyncio.Future[None]") -> None:
@@ -275,7 +277,7 @@ class Link:
         self._clock = clock
         self._closing = closing  # done when the cluster is closed
         self._turn = asyncio.Lock()
-        self._connection: Connection | None = None
+        self._connection: BrokerConnection | None = None
         self._began_s = 0.0
         self._failures = 0  # in a row
         self._not_before_s = 0.0
@@ -285,7 +287,7 @@ class Link:
         """Whether there is a connection that may be used."""
         return self._connection is not None and self._connection.is_open
 
-    async def connection(self, endpoint: BrokerAddress) -> Connection:
+    async def connection(self, endpoint: BrokerAddress) -> BrokerConnection:
         """The connection to this address; raises what `Dialer.connect` raises, or Closed."""
         async with self._turn:
             current = self._connection
@@ -302,7 +304,7 @@ class Link:
             await self._connection.close()
             self._connection = None
 
-    def _drop(self, ended: Connection) -> None:
+    def _drop(self, ended: BrokerConnection) -> None:
         """Forget a connection that is over, or that leads to where the broker was."""
         ended.abort()
         self._connection = None
@@ -326,7 +328,7 @@ class Link:
         if self._closing.done():
             raise Closed("the client was closed")
 
-    async def _dial(self, endpoint: BrokerAddress) -> Connection:
+    async def _dial(self, endpoint: BrokerAddress) -> BrokerConnection:
         try:
             made = await self._dialer.connect(endpoint)
         except ClientFailure:
@@ -342,7 +344,7 @@ class Link:
 
 async def dial(
     server: str, *, client_id: str = "lakelog", timeout_s: float | None = None
-) -> Connection:
+) -> BrokerConnection:
     """One connection to one broker without security, for what needs no cluster.
 
     Raises what `Dialer.connect` raises.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tests.compat.groups.look import find_coordinator
 from tests.compat.groups.scene import Scene
 
-from lakelog.kafka_client.connection import Connection
+from lakelog.kafka_client.connection import BrokerConnection
 from lakelog.kafka_client.dialing import dial
 from lakelog.model.failures import Failure
 from lakelog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -56,7 +56,7 @@ class Hand:
 
     group: str
     session_ms: int
-    client: Connection
+    client: BrokerConnection
     member_id: str = ""
     generation: int = -1
     topic_id: bytes = b""

@@ -15,7 +15,7 @@ from typing import TypeVar
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from lakelog.kafka_client.connection import Connection
+from lakelog.kafka_client.connection import BrokerConnection
 from lakelog.kafka_client.dialing import dial
 from lakelog.model.failures import Failure
 from lakelog.server.options import Address
@@ -69,7 +69,7 @@ def parse_assignment(raw: bytes) -> tuple[int, ...]:
     return struct.unpack_from(f">{count}i", raw, 12 + name_length)
 
 
-async def describe_classic(client: Connection, group: str) -> Seen:
+async def describe_classic(client: BrokerConnection, group: str) -> Seen:
     """Describe a classic group at its coordinator."""
     request = DescribeGroupsRequest(groups=(group,))
     answer = await client.call(request, DescribeGroupsResponse, timeout_s=PATIENCE_S)
@@ -82,7 +82,7 @@ async def describe_classic(client: Connection, group: str) -> Seen:
     )
 
 
-async def describe_consumer(client: Connection, group: str) -> Seen:
+async def describe_consumer(client: BrokerConnection, group: str) -> Seen:
     """Describe a KIP-848 group at its coordinator."""
     request = ConsumerGroupDescribeRequest(group_ids=(group,))
     answer = await client.call(request, ConsumerGroupDescribeResponse, timeout_s=PATIENCE_S)
@@ -100,7 +100,7 @@ async def describe_consumer(client: Connection, group: str) -> Seen:
     )
 
 
-async def fetch_committed(client: Connection, group: str) -> dict[int, int]:
+async def fetch_committed(client: BrokerConnection, group: str) -> dict[int, int]:
     """Return what a group committed, by partition of its only topic."""
     request = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group, topics=None),))
     answer = await client.call(request, OffsetFetchResponse, timeout_s=PATIENCE_S)
@@ -136,7 +136,7 @@ class Admin:
         """Return what the group committed, by partition of its only topic."""
         return self._ask(group, fetch_committed)
 
-    def _ask(self, group: str, ask: Callable[[Connection, str], Awaitable[Result]]) -> Result:
+    def _ask(self, group: str, ask: Callable[[BrokerConnection, str], Awaitable[Result]]) -> Result:
         reasons = []
         for port in self._ports:
             try:
@@ -173,7 +173,7 @@ class Admin:
 
 
 async def ask_coordinator(
-    port: int, group: str, ask: Callable[[Connection, str], Awaitable[Result]]
+    port: int, group: str, ask: Callable[[BrokerConnection, str], Awaitable[Result]]
 ) -> Result:
     """Ask a broker for the coordinator, and the coordinator for what is wanted."""
     async with await dial(f"{HOST}:{port}", timeout_s=PATIENCE_S) as client:
@@ -190,7 +190,7 @@ async def ask_coordinator(
 def find_coordinator(port: int, group: str) -> int:
     """Return the node id of the broker that FindCoordinator names; -1 if it names none."""
 
-    async def ask(client: Connection) -> int:
+    async def ask(client: BrokerConnection) -> int:
         request = FindCoordinatorRequest(key_type=0, coordinator_keys=(group,))
         row = (await client.call(request, FindCoordinatorResponse)).coordinators[0]
         return -1 if row.error_code else row.node_id
@@ -198,7 +198,9 @@ def find_coordinator(port: int, group: str) -> int:
     return with_client(port, ask)
 
 
-def with_client(port: int, ask: Callable[[Connection], Coroutine[None, None, Result]]) -> Result:
+def with_client(
+    port: int, ask: Callable[[BrokerConnection], Coroutine[None, None, Result]]
+) -> Result:
     """Connect to one broker, ask, and hang up."""
 
     async def run() -> Result:
