@@ -7,7 +7,8 @@ Rules:
 - Where many lose the same server at one moment, a fifth of the wait is chance (`delay_s`), so that
   they do not return at one moment (KIP-580).
 - A call is tried again until its deadline, which also counts the failures so far.
-- Nobody here sleeps: a caller waits in its own way, on its loop or for an event.
+- Nobody here sleeps: a caller waits in its own way, on its loop, on its thread or for an event
+  that comes before.
 """
 
 from dataclasses import dataclass
@@ -21,10 +22,12 @@ DOUBLINGS_MAX: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """The waits of one kind of attempt, in milliseconds: the first and the longest."""
+    """The waits of one kind of attempt, in milliseconds."""
 
     first_ms: float
+    """After the first failure."""
     max_ms: float
+    """No wait is longer, chance aside."""
 
     def grown_ms(self, failures: int) -> float:
         """Milliseconds to wait after so many failures in a row; none after none."""

@@ -200,7 +200,7 @@ def test_a_certificate_of_ours_comes_from_a_pem_store(
         ),
         (
             lambda kafka: (kafka.server("SASL_SSL"), "127.0.0.1:1"),
-            "nobody answers at 127.0.0.1:1: Connection refused. Is a broker running there?",
+            "nobody answers at 127.0.0.1:1: Connection refused",
         ),
     ],
     ids=["password", "authority", "protocol", "address"],
@@ -212,8 +212,9 @@ def test_a_certificate_of_ours_comes_from_a_pem_store(
         ("records", "consume", "t"),
         ("groups", "describe", "g"),
         ("api-versions",),
+        ("discover", "--group", "g", "--topic", "t", "--timeout", "3"),
     ],
-    ids=" ".join,
+    ids=lambda arguments: arguments[0],
 )
 def test_what_is_wrong_is_said_in_one_line(
     command: Command,
