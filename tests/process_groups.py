@@ -36,6 +36,7 @@ LONGEST_FIRST = (
     "tests/client/",
     "tests/kafka_client/",
     "tests/http/",
+    "tests/index/",
 )
 
 

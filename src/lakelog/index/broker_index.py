@@ -105,9 +105,9 @@ class BrokerIndex:
             numbers = [number for stream in streams.tolist() for number in by_stream[stream]]
             some = [ranges[number] for number in numbers]
             state = self._log.state(domain)
-            located = locate(state, domain, some, entries_max=entries_max)
-            for number, one in zip(numbers, located, strict=True):
-                found[number] = one
+            placed = locate(state, domain, some, entries_max=entries_max)
+            for number, located in zip(numbers, placed, strict=True):
+                found[number] = located
         return found
 
     async def topic_streams(self, names: Sequence[str] | None) -> Sequence[TopicStreams]:
@@ -143,7 +143,9 @@ class BrokerIndex:
             async with asyncio.timeout(ANSWER_S):
                 for start in range(0, len(streams), SEARCHES_AT_ONCE):
                     some = streams[start : start + SEARCHES_AT_ONCE]
-                    searches = (self._log.find_timestamp(one, times_ms[one]) for one in some)
+                    searches = (
+                        self._log.find_timestamp(stream, times_ms[stream]) for stream in some
+                    )
                     for stream, found in zip(some, await asyncio.gather(*searches), strict=True):
                         if found is not None:
                             offsets[stream] = found.offset
@@ -220,7 +222,7 @@ def swap_fault(swap: Swap) -> str | None:
         return "the file is neither a segment nor a data file of ours"
     if not 0 < len(swap.replaces) <= PIECES_MAX:
         return f"it replaces {len(swap.replaces)} objects"
-    if any(len(one) != DIGEST_BYTES for one in swap.replaces):
+    if any(len(digest) != DIGEST_BYTES for digest in swap.replaces):
         return "an object that it replaces is not named by 8 bytes"
     return None
 

@@ -99,27 +99,27 @@ class Entries:
         return entry
 
     def __iter__(self) -> Iterator[Entry]:
-        wal_ids = self.wal_ids.tobytes()
         columns = zip(
             pairwise(self.edges.tolist()),
-            self.kinds.tolist(),
-            self.labels.tolist(),
+            self._object_names(),
             self.byte_starts.tolist(),
             self.byte_lengths.tolist(),
             self.max_timestamps_ms.tolist(),
             strict=True,
         )
-        for number, ((start, end), kind, label, byte_start, length, newest_ms) in enumerate(
-            columns
-        ):
-            name: ObjectName
+        for (start, end), name, byte_start, byte_length, max_timestamp_ms in columns:
+            yield Entry(start, end, name, byte_start, byte_length, max_timestamp_ms, self.domain)
+
+    def _object_names(self) -> Iterator[ObjectName]:
+        wal_ids = self.wal_ids.tobytes()
+        kinds_and_labels = zip(self.kinds.tolist(), self.labels.tolist(), strict=True)
+        for number, (kind, label) in enumerate(kinds_and_labels):
             if kind == FileKind.WAL:
                 id_start = number * WAL_ID_BYTES
                 wal_id = WalId(wal_ids[id_start : id_start + WAL_ID_BYTES])
-                name = WalName(wal_id, self.names[label])
+                yield WalName(wal_id, self.names[label])
             else:
-                name = FileName(FileKind(kind), self.names[label])
-            yield Entry(start, end, name, byte_start, length, newest_ms, self.domain)
+                yield FileName(FileKind(kind), self.names[label])
 
     def overlapping(self, *, start: int, end: int) -> "Entries":
         """The entries that hold an offset of [start, end), which is not empty."""

@@ -223,7 +223,9 @@ class _Readers:
     async def topics(self, body: bytes) -> messages.TopicsAnswer:
         names = _question(body, messages.TopicsQuestion).names
         topics = await self.index.topic_streams(names)
-        return messages.TopicsAnswer([(one.name, one.topic_id, one.streams) for one in topics])
+        return messages.TopicsAnswer(
+            [(topic.name, topic.topic_id, topic.streams) for topic in topics]
+        )
 
     async def bounds(self, body: bytes) -> messages.BoundsAnswer:
         streams = _question(body, messages.BoundsQuestion).streams

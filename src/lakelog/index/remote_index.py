@@ -106,8 +106,8 @@ class RemoteIndex:
             _check(0 < len(packed) <= len(some), "views")
             try:
                 views += [
-                    None if one is None else StreamView.of(wanted.stream, unpacked_range(one))
-                    for wanted, one in zip(some, packed, strict=False)
+                    None if range_ is None else StreamView.of(wanted.stream, unpacked_range(range_))
+                    for wanted, range_ in zip(some, packed, strict=False)
                 ]
             except ValueError as reason:
                 raise _nonsense("views", reason) from reason
@@ -136,7 +136,9 @@ class RemoteIndex:
             )
             _check(0 < answer.asked <= len(some), name)
             try:
-                found |= {at: unpacked_columns(one) for at, one in answer.found.items()}
+                found |= {
+                    stream: unpacked_columns(columns) for stream, columns in answer.found.items()
+                }
             except ValueError as reason:
                 raise _nonsense(name, reason) from reason
             asked += answer.asked

@@ -79,7 +79,7 @@ class TableState:
             return None
         wanted = self.metadata.current_snapshot_id
         snapshots = self.metadata.snapshots
-        found = (one for one in snapshots if one.snapshot_id == wanted)
+        found = (snapshot for snapshot in snapshots if snapshot.snapshot_id == wanted)
         return next(found, None)
 
 
@@ -160,7 +160,7 @@ class TableList:
 
     async def listed(self) -> list[dict[str, object]]:
         """A row for each topic that has a table, by name."""
-        topics = [one for one in await self._broker.topics.all() if _has_table(one)]
+        topics = [topic for topic in await self._broker.topics.all() if _has_table(topic)]
         tables = await self._reads.all()
         lags = await self._lags(topics)
         now_ms = self._clock.now_ms()
@@ -188,7 +188,9 @@ class TableList:
                 self._partition(partition, lag, table, now_ms=now_ms)
                 for partition, lag in enumerate(lags)
             ],
-            "history": [] if metadata is None else [_shown(one) for one in metadata.snapshots],
+            "history": []
+            if metadata is None
+            else [_shown(snapshot) for snapshot in metadata.snapshots],
         }
 
     def _row(
