@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from tests.broker.whole import Stores, whole_broker
 from tests.index.index_stage import ENTROPY, Ask, filled, made, port, swapped
+from tests.index.test_broker_services_write import commit_bytes, head
 from tests.index.test_http_server import COMMIT, SWAP
-from tests.index.test_write_service import commit_bytes, head
 from tests.log.world import batch
 
 from lakelog.broker.call import Broker

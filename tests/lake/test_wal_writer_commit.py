@@ -11,7 +11,7 @@ import pytest
 from tests.broker.whole import Stores, whole_broker
 from tests.index.index_stage import made, port
 from tests.index.stub_server import NOBODY, answering, server
-from tests.index.test_write_service import commit_bytes, head
+from tests.index.test_broker_services_write import commit_bytes, head
 from tests.lake.running import running_broker
 from tests.log.placing import made as sealed
 from tests.log.placing import put
