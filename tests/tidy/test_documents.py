@@ -13,6 +13,9 @@ PAGE_LINES_MAX = 400
 LINE_MAX = 100
 PAGES = ("design", "glossary", "invariants", "formats", "benchmarks", "compatibility")
 
+WALK_FILES_MAX = {"Flow 1": 38, "Flow 2": 28, "Flow 3": 26, "Flow 4": 32, "Flow 5": 22}
+"""How many files one may have to open to follow produce, fetch, a join, a task, a poll."""
+
 
 def relative(path: Path) -> str:
     return str(path.relative_to(ROOT))
@@ -75,6 +78,15 @@ def glossary_words() -> list[str]:
 def pattern(word: str) -> str:
     """A word as code may write it: `log start`, `log_start`, `LogStart`, with its endings."""
     return r"[\s_-]*".join(map(re.escape, word.lower().split()))
+
+
+@pytest.mark.parametrize("flow", WALK_FILES_MAX)
+def test_a_walk_through_the_code_is_short_and_its_files_are_there(flow: str) -> None:
+    section = (DOCS / "design.md").read_text().split(f"\n## {flow}: ")[1].split("\n## ")[0]
+    count, walk = re.split(r"Files on the way.*? \((\d+)\): ", section)[1:]
+    files = re.findall(r"`([\w/]+\.py)`", walk)
+    assert len(files) == len(set(files)) == int(count) <= WALK_FILES_MAX[flow]
+    assert [file for file in files if not (PACKAGE / file).exists()] == []
 
 
 def test_the_changelog_knows_this_version() -> None:

@@ -14,8 +14,8 @@ Which value passes between whom:
 - The classic protocol: `classic` decides (join, leave, expiry, answers), `classic_rebalance` goes
   from one generation to the next, `classic_members` keeps members, leader and protocols consistent.
 - The consumer protocol (KIP-848): `consumer` decides, `consumer_heartbeat` takes a heartbeat in,
-  `consumer_reconcile` moves a member from what it has to its target, `consumer_target` computes the
-  target assignment with the `assignors`, and `patterns` resolves subscriptions.
+  `consumer_reconcile` moves a member from what it has to its target, `consumer_target` resolves
+  subscription patterns and computes the target assignment with the `assignors`.
 
 Everything here runs inside `apply` of the domain log, on every broker alike, except for targets and
 patterns: the group's owner works them out (`coordinator.owner`), and they are data in the log (K7).

@@ -8,8 +8,8 @@ Who asks, and who answers:
   `lakelog.tables` there for snapshots and groups;
 - writers of WAL objects (`lakelog.lake.write`) commit them, below /write/v1/;
 - a broker answers: `http_server` has the routes and the limits; behind them `broker_index` speaks
-  for topics and index, `write_service` for the log, `snapshot_service` for tables and groups.
-  `table_service` shows tables to people.
+  for topics and index, `broker_services` for writers, tables and groups. `table_service` shows
+  tables to people.
 
 What passes between them:
 

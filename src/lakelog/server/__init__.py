@@ -1,12 +1,11 @@
 """A broker as a process: the Kafka port, and the node that puts everything behind it together.
 
-- `node.Node` starts and stops a whole broker, given a `World` (stores, clock, entropy) and
-  `NodeOptions`; `adapters` are its parts as other parts of it see them.
+- `node.Node` starts and stops a whole broker, given a `NodeEnvironment` (stores, clock,
+  entropy) and `NodeOptions`; `adapters` are its parts as other parts of it see them.
 - `listener.Listener` accepts connections, watches over them and lets them go in good order;
   `options` says where, and with which limits.
-- `connection.Connection` is one of them: it turns bytes into frames, stops reading at a limit, and
-  sends what is ready. `port.PortState` is what all of them share: bytes held, counters.
+- `connection.ClientConnection` is one of them: it turns bytes into frames, stops reading at a
+  limit, and sends what is ready. `port.PortState` is what all of them share: bytes held, counters.
 - `requests.Requests` takes the frames of one connection in their order, calls the handlers
   (`lakelog.broker`) and puts the answers in that order.
-- `client.Client` is the other end of the wire: one connection, one request at a time.
 """
