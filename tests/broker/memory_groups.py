@@ -8,8 +8,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from lakelog.coordinator.options import GroupOptions
-from lakelog.coordinator.ports import EqualSettings, GroupSettingsLookup
+from lakelog.coordinator.options import EqualSettings, GroupOptions, GroupSettingsLookup
 from lakelog.coordinator.requests import (
     ConsumerHeartbeatRequest,
     JoinRequest,

@@ -8,7 +8,7 @@ import pytest
 
 from lakelog.client.decoder import Decoded, DecodeOptions, Decoder, MemoryAccount, Slice
 from lakelog.client.events import ConsumerEvents, Event, PositionReset, ReadFailed, RowsArrived
-from lakelog.client.snapshot import OffsetRange
+from lakelog.client.options import OffsetRange
 from lakelog.client.watermark import PartitionState
 from lakelog.kafka_client.admin import TopicPartition
 from lakelog.records.build import BatchOptions, Record, build_batch

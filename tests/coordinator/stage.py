@@ -8,8 +8,7 @@ from typing import Any, TypeGuard, TypeVar
 from msgspec.structs import replace
 
 from lakelog.coordinator.coordinator import GroupCoordinator
-from lakelog.coordinator.options import GroupOptions
-from lakelog.coordinator.ports import default_settings
+from lakelog.coordinator.options import GroupOptions, default_settings
 from lakelog.coordinator.requests import ConsumerHeartbeatRequest, JoinRequest, SyncRequest
 from lakelog.domain.envelope import decode_record
 from lakelog.domain.events import Event, GroupChange

@@ -15,8 +15,14 @@ from lakelog.discovery.membership_events import (
     SyncAnswered,
 )
 from lakelog.discovery.node import TopicPartition
-from lakelog.discovery.roster import RawMember, hash_of, read_member
-from lakelog.discovery.user_data import AssignmentFacts, digest, encode_facts
+from lakelog.discovery.roster import (
+    AssignmentFacts,
+    RawMember,
+    digest,
+    encode_facts,
+    hash_of,
+    read_member,
+)
 from lakelog.wire.codec import (
     ConsumerAssignment,
     encode_assignment,

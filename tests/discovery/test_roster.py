@@ -11,13 +11,14 @@ from lakelog.discovery.member import make_member
 from lakelog.discovery.node import NodeMetadata, NodeState, PartitionIds
 from lakelog.discovery.roster import (
     RawMember,
+    decode_facts,
+    digest,
     hash_of,
     nodes_of,
     plan_assignments,
     read_member,
     wanted_topics,
 )
-from lakelog.discovery.user_data import decode_facts, digest
 from lakelog.wire.codec import (
     ConsumerAssignment,
     ConsumerSubscription,

@@ -6,7 +6,7 @@ import numpy as np
 
 from lakelog.index.entries import Entries
 from lakelog.index.ports import PinnedRange
-from lakelog.lake.read.range_plan import Hinted
+from lakelog.lake.read.range_plan import PlannedRange
 from lakelog.streams.objects import FileKind
 from lakelog.wal.layout import WAL_ID_BYTES
 
@@ -43,5 +43,7 @@ def entries(
     )
 
 
-def hinted(partition: int, start: int, end: int, found: Entries, *, topic: str = "t") -> Hinted:
-    return Hinted(PinnedRange(topic, TOPIC_ID, partition, partition + 1, start, end), found)
+def hinted(
+    partition: int, start: int, end: int, found: Entries, *, topic: str = "t"
+) -> PlannedRange:
+    return PlannedRange(PinnedRange(topic, TOPIC_ID, partition, partition + 1, start, end), found)

@@ -13,7 +13,7 @@ from lakelog.clock import Clock
 from lakelog.index.broker_index import BrokerIndex
 from lakelog.index.entries import LocatedRange, packed_range, unpacked_range
 from lakelog.index.ports import Bounds, PinnedRange, StreamRange, TopicStreams
-from lakelog.lake.read.range_plan import Hinted
+from lakelog.lake.read.range_plan import PlannedRange
 from lakelog.lake.read.range_reader import RowOptions, read_range
 from lakelog.lake.read.read_request import default_columns
 
@@ -62,11 +62,11 @@ class StageIndex:
         (found,) = await self.located([wanted])
         return found
 
-    async def hinted(self, stream: int, start: int, end: int) -> Hinted:
+    async def hinted(self, stream: int, start: int, end: int) -> PlannedRange:
         wanted = PinnedRange(TOPIC_NAME, bytes(TOPIC), stream - 1, stream, start, end)
         found = await self.locate(wanted)
         assert found is not None
-        return Hinted(wanted, found.entries)
+        return PlannedRange(wanted, found.entries)
 
 
 async def staged(world: World, *streams: int) -> StageIndex:
@@ -82,7 +82,7 @@ async def hostile(world: World, node: Node, stream: int) -> None:
 
 
 async def table_rows(
-    index: StageIndex, hinted: Hinted, columns: Sequence[str] = ALL, **changes: Any
+    index: StageIndex, hinted: PlannedRange, columns: Sequence[str] = ALL, **changes: Any
 ) -> pa.Table:
     """The rows of a range, as a reader gets them."""
     options = RowOptions(tuple(columns), **changes)

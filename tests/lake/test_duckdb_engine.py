@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lakelog.index.entries import UNKNOWN_MS, Entries
 from lakelog.index.ports import PinnedRange
-from lakelog.lake.read.range_plan import Hinted
+from lakelog.lake.read.range_plan import PlannedRange
 from lakelog.lake.sql.duckdb_engine import BLOCK_ENTRIES, blocks_of, chosen
 from lakelog.wal.layout import WAL_ID_BYTES
 
@@ -29,7 +29,7 @@ RELATIONS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def hinted(partition: int, *, times_ms: list[int] | None = None) -> Hinted:
+def hinted(partition: int, *, times_ms: list[int] | None = None) -> PlannedRange:
     """Entries of one offset each, at one millisecond after another."""
     entries = Entries(
         0,
@@ -42,10 +42,10 @@ def hinted(partition: int, *, times_ms: list[int] | None = None) -> Hinted:
         np.zeros(COUNT, np.int32),
         ("z",),
     )
-    return Hinted(PinnedRange("t", b"", partition, partition + 1, 0, COUNT), entries)
+    return PlannedRange(PinnedRange("t", b"", partition, partition + 1, 0, COUNT), entries)
 
 
-def places(wanted: ds.Expression | None, ranges: list[Hinted]) -> list[tuple[int, int, int]]:
+def places(wanted: ds.Expression | None, ranges: list[PlannedRange]) -> list[tuple[int, int, int]]:
     found = chosen(ranges, list(blocks_of(ranges)), wanted)
     return [(one.pinned.partition, one.pinned.start, one.pinned.end) for one in found]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.lake.packed import entries, hinted
 
 from lakelog.index.entries import UNKNOWN_MS
-from lakelog.lake.read.range_plan import Hinted
+from lakelog.lake.read.range_plan import PlannedRange
 from lakelog.lake.read.splits import (
     ROW_BYTES,
     SPLIT_BYTES,
@@ -31,7 +31,7 @@ def spans(splits: tuple[Split, ...]) -> list[list[str]]:
 
 
 @st.composite
-def ranges(draw: st.DrawFn) -> list[Hinted]:
+def ranges(draw: st.DrawFn) -> list[PlannedRange]:
     found = []
     for partition in range(draw(st.integers(0, 5))):
         steps = draw(st.lists(st.integers(1, 40), min_size=1, max_size=6))
@@ -53,7 +53,7 @@ def ranges(draw: st.DrawFn) -> list[Hinted]:
     st.integers(1, 2000),
 )
 def test_every_offset_is_in_one_split_and_in_order(
-    given: list[Hinted],
+    given: list[PlannedRange],
     slots: int,
     min_splits: int | None,
     max_records: int | None,

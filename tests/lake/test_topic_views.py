@@ -12,7 +12,7 @@ from tests.records.table_cases import ROOMY, hostile_batches
 
 from lakelog.index.entries import Entries
 from lakelog.index.ports import PinnedRange
-from lakelog.lake.read.range_plan import Hinted
+from lakelog.lake.read.range_plan import PlannedRange
 from lakelog.lake.read.read_request import arrow_schema, default_columns
 from lakelog.lake.read.row_decoder import RowMaker
 from lakelog.lake.sql.duckdb_engine import BadStatement, parse
@@ -106,7 +106,7 @@ ALL = default_columns(include_headers=True)
 WAL, SEGMENT, PARQUET = FileKind.WAL, FileKind.SEGMENT, FileKind.PARQUET
 
 
-def hinted(kinds: Sequence[FileKind], start: int, end: int, *, partition: int = 0) -> Hinted:
+def hinted(kinds: Sequence[FileKind], start: int, end: int, *, partition: int = 0) -> PlannedRange:
     """Entries of ten offsets each, of which [start, end) is meant."""
     count = len(kinds)
     entries = Entries(
@@ -120,7 +120,7 @@ def hinted(kinds: Sequence[FileKind], start: int, end: int, *, partition: int = 
         np.arange(count, dtype=np.int32),
         tuple(f"f{at}" if kind is not WAL else "z" for at, kind in enumerate(kinds)),
     )
-    return Hinted(PinnedRange("t", b"", partition, 1, start, end), entries)
+    return PlannedRange(PinnedRange("t", b"", partition, 1, start, end), entries)
 
 
 def tails(parts: TopicParts) -> list[tuple[int, int]]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.lake.packed import entries
 from tests.lake.packed import hinted as hint
 
-from lakelog.lake.read.range_plan import Hinted
+from lakelog.lake.read.range_plan import PlannedRange
 from lakelog.spark.parquet_scan import (
     CUTS_MAX,
     TOPICS_MAX,
@@ -63,7 +63,7 @@ def test_what_would_make_a_plan_large_is_left_to_the_data_source() -> None:
 
 
 @st.composite
-def plans(draw: st.DrawFn) -> list[Hinted]:
+def plans(draw: st.DrawFn) -> list[PlannedRange]:
     found = []
     for partition in range(draw(st.integers(0, 4))):
         edges = sorted(draw(st.sets(st.integers(0, 60), min_size=2, max_size=8)))
@@ -75,7 +75,7 @@ def plans(draw: st.DrawFn) -> list[Hinted]:
 
 
 @given(plans())
-def test_every_offset_of_a_range_is_read_once(plan: list[Hinted]) -> None:
+def test_every_offset_of_a_range_is_read_once(plan: list[PlannedRange]) -> None:
     for one in plan:
         division = divided([one])
         seen = [at for rest in division.rest for at in range(rest.start, rest.end)]
@@ -90,7 +90,7 @@ def test_every_offset_of_a_range_is_read_once(plan: list[Hinted]) -> None:
 
 
 @given(plans())
-def test_a_plan_is_divided_range_by_range(plan: list[Hinted]) -> None:
+def test_a_plan_is_divided_range_by_range(plan: list[PlannedRange]) -> None:
     found = divided(plan)
     alone = [divided([one]) for one in plan]
     assert found.rest == tuple(rest for one in alone for rest in one.rest)

@@ -1,6 +1,7 @@
 """The modules of the package as the tests of its structure see them."""
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -70,6 +71,11 @@ def _imports(tree: ast.Module) -> set[str]:
             names.add(node.module)
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
     return names
+
+
+def words_of(name: str) -> list[str]:
+    """The words of a class or of a module, in lower case: `FetchSlot`, `fetch_slot`."""
+    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+", name)]
 
 
 def importers() -> Mapping[str, set[str]]:

@@ -18,8 +18,34 @@ ALONE_LINES_MIN = 150
 
 ALONE_MAX = 75
 
-SMALL: frozenset[str] = frozenset()
-ALONE: frozenset[str] = frozenset()
+SMALL = frozenset(
+    {
+        "lakelog.broker.api",  # imports every handler, so nothing else may stand in it
+        "lakelog.cli.http_port",  # imported late, on a thread: its libraries take a while
+        "lakelog.config.stores",  # loads little, for those who only open a store
+        "lakelog.domain.options",
+        "lakelog.lake.write.partitioner_compiled",  # loads numba
+        "lakelog.log.levels",
+        "lakelog.log.values",
+        "lakelog.model.failures",
+        "lakelog.model.ids",
+        "lakelog.records.compiling",  # loads numba
+        "lakelog.records.table_compiled",  # loads numba
+        "lakelog.spark.source",  # loads nothing before a reader or a writer is asked for
+        "lakelog.testing.plugin",  # loaded by every run of pytest
+    }
+)
+ALONE = frozenset(
+    {
+        "lakelog.cli.http_port",
+        "lakelog.client.core",
+        "lakelog.lake.write.partitioner_compiled",
+        "lakelog.records.table_compiled",
+        "lakelog.server.listener",
+        "lakelog.spark.topic_poller",
+        "lakelog.wire.compile",
+    }
+)
 
 
 def is_port(name: str) -> bool:

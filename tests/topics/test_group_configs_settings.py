@@ -2,8 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.coordinator.options import GroupOptions
-from lakelog.coordinator.ports import default_settings
+from lakelog.coordinator.options import GroupOptions, default_settings
 from lakelog.groups.state import GroupSettings
 from lakelog.topics.failures import InvalidConfig
 from lakelog.topics.group_configs import (

@@ -175,7 +175,7 @@ def _stop_by_signal() -> asyncio.Event:
 
 
 @runtime_checkable
-class Mortal(Protocol):
+class FailingStore(Protocol):
     """A store that can fail for good."""
 
     async def failed(self) -> None:
@@ -192,7 +192,7 @@ async def _serve(
     """Serve until somebody says stop, then drain; raises what fails meanwhile."""
     tasks = Tasks()
     waiting = [tasks.spawn(node.failed(), name="node"), tasks.spawn(stop.wait(), name="stop")]
-    mortal = [store for store in (world.store, world.objects) if isinstance(store, Mortal)]
+    mortal = [store for store in (world.store, world.objects) if isinstance(store, FailingStore)]
     waiting += [tasks.spawn(store.failed(), name="store") for store in mortal]
     if pages is not None:
         waiting.append(tasks.spawn(pages(), name="http"))

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakelog.client.consumer import ConsumerManager
-    from lakelog.client.options import SourceTopic
-    from lakelog.client.snapshot import Metrics, Snapshot
+    from lakelog.client.options import Metrics, Snapshot, SourceTopic
     from lakelog.kafka_client.failures import (
         AuthenticationFailed,
         BadConfig,
@@ -79,9 +78,9 @@ _MODULES = {
     "Closed": "lakelog.kafka_client.failures",
     "ConsumerManager": "lakelog.client.consumer",
     "CorruptBatch": "lakelog.kafka_client.failures",
-    "Metrics": "lakelog.client.snapshot",
+    "Metrics": "lakelog.client.options",
     "OffsetGone": "lakelog.kafka_client.failures",
-    "Snapshot": "lakelog.client.snapshot",
+    "Snapshot": "lakelog.client.options",
     "SourceTopic": "lakelog.client.options",
     "TimedOut": "lakelog.kafka_client.failures",
     "UnknownTopic": "lakelog.kafka_client.failures",

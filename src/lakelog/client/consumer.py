@@ -18,8 +18,14 @@ from typing import TYPE_CHECKING, Final
 
 from lakelog.client.arrow_rows import history, lags, partition_states
 from lakelog.client.core import ConsumerCore
-from lakelog.client.options import ConsumerOptions, SourceTopic, parse_topics, whole_number
-from lakelog.client.snapshot import Metrics, Snapshot
+from lakelog.client.options import (
+    ConsumerOptions,
+    Metrics,
+    Snapshot,
+    SourceTopic,
+    parse_topics,
+    whole_number,
+)
 from lakelog.client.watermark import ALL, NOTHING
 from lakelog.clock import Clock, SystemClock
 from lakelog.kafka_client.admin import TopicPartition

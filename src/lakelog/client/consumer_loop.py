@@ -15,8 +15,15 @@ from lakelog.client.events import ConsumerEvents, Event, PartitionAdded, ReadFai
 from lakelog.client.fetch_scheduler import MIB, FetchLimits, FetchScheduler
 from lakelog.client.fetcher import Fetcher
 from lakelog.client.metadata_refresh import MetadataRefresh
-from lakelog.client.options import COMMITTED, ConsumerOptions, SourceTopic, StartPlan, start_offset
-from lakelog.client.snapshot import PartitionSnapshot, Snapshot
+from lakelog.client.options import (
+    COMMITTED,
+    ConsumerOptions,
+    PartitionSnapshot,
+    Snapshot,
+    SourceTopic,
+    StartPlan,
+    start_offset,
+)
 from lakelog.client.watermark import PartitionState
 from lakelog.clock import Clock, Entropy, Tasks
 from lakelog.kafka_client.admin import (

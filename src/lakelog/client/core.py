@@ -14,9 +14,8 @@ from lakelog.client.arrow_rows import MessageRows
 from lakelog.client.consumer_loop import ConsumerLoop
 from lakelog.client.decoder import MemoryAccount
 from lakelog.client.events import ConsumerEvents, PartitionAdded
-from lakelog.client.options import ConsumerOptions, SourceTopic, check_policies
+from lakelog.client.options import ConsumerOptions, Snapshot, SourceTopic, check_policies
 from lakelog.client.reader import OrderedReader, ReaderOptions
-from lakelog.client.snapshot import Snapshot
 from lakelog.client.watermark import Rule
 from lakelog.clock import Clock, SystemEntropy
 from lakelog.kafka_client.failures import Closed

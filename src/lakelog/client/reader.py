@@ -24,7 +24,7 @@ from lakelog.client.events import (
 )
 from lakelog.client.fetch_scheduler import Demand
 from lakelog.client.merge_buffer import MergeBuffer, MergedRows
-from lakelog.client.snapshot import PartitionSnapshot, Snapshot, resume_position
+from lakelog.client.options import PartitionSnapshot, Snapshot, resume_position
 from lakelog.client.watermark import (
     Limit,
     Progress,

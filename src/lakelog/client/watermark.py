@@ -23,7 +23,7 @@ import heapq
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from lakelog.client.snapshot import OffsetRange
+from lakelog.client.options import OffsetRange
 from lakelog.kafka_client.admin import TopicPartition
 from lakelog.kafka_client.failures import ClientFailure
 

@@ -12,7 +12,7 @@ Who does what:
 - `WaitingRequests` holds joins and syncs that are answered from the state of their group (K1).
 - `MemberExpiry` notices who falls silent and which timers ran out, and appends that; `timers` has
   the clocks. `Owner` computes target assignments and resolves patterns (K7). `OffsetRetention`
-  forgets offsets, `GroupMetrics` counts. `ports` is what all of them ask of the rest of a broker.
+  forgets offsets, `GroupMetrics` counts. `options` has what they ask of the rest of a broker.
 
 A request: handler -> `JoinRequest` -> `Join` event -> log -> `apply` -> `Joined` -> `JoinAnswer`.
 

@@ -21,15 +21,15 @@ from lakelog.coordinator.consumer_requests import ConsumerRequests
 from lakelog.coordinator.group_domain import AnswerT, EventResult, GroupDiff, GroupDomain
 from lakelog.coordinator.member_expiry import MemberExpiry, rank_of
 from lakelog.coordinator.offsets import OffsetCommits, OffsetRetention
-from lakelog.coordinator.options import GroupOptions
-from lakelog.coordinator.owner import Owner
-from lakelog.coordinator.ports import (
+from lakelog.coordinator.options import (
     Brokers,
     EqualSettings,
+    GroupOptions,
     GroupSettingsLookup,
     Ports,
     TopicLookup,
 )
+from lakelog.coordinator.owner import Owner
 from lakelog.coordinator.requests import (
     ConsumerHeartbeatRequest,
     JoinRequest,

@@ -21,8 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from lakelog.clock import Clock, Entropy
-from lakelog.coordinator.options import GroupOptions
-from lakelog.coordinator.ports import Brokers
+from lakelog.coordinator.options import Brokers, GroupOptions
 from lakelog.domain.event_queue import EventTooLarge
 from lakelog.domain.events import Event, GroupChange
 from lakelog.domain.replica import Replica

@@ -28,8 +28,7 @@ from typing import Final
 
 from lakelog.clock import Clock
 from lakelog.coordinator.group_domain import EventResult, GroupDiff, GroupDomain
-from lakelog.coordinator.options import GroupOptions
-from lakelog.coordinator.ports import Brokers
+from lakelog.coordinator.options import Brokers, GroupOptions
 from lakelog.coordinator.timers import Deadlines, RanOut, TickLateness, Timers
 from lakelog.groups import classic, consumer
 from lakelog.groups.events import Expire, GroupEventResult, TimerExpired

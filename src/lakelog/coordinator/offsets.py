@@ -27,8 +27,7 @@ from msgspec.structs import replace
 from lakelog.clock import Clock
 from lakelog.coordinator.group_domain import EventResult, GroupDiff, GroupDomain
 from lakelog.coordinator.member_expiry import GROUPS_AT_ONCE, rank_of
-from lakelog.coordinator.options import GroupOptions
-from lakelog.coordinator.ports import Brokers, TopicLookup
+from lakelog.coordinator.options import Brokers, GroupOptions, TopicLookup
 from lakelog.domain.event_queue import EVENT_BYTES_MAX
 from lakelog.groups.events import CommitOffsets, ExpireOffsets, GroupEventResult, encode_group_event
 from lakelog.groups.routing import subscribed

@@ -19,8 +19,7 @@ from typing import Final
 from lakelog.clock import Clock, Tasks
 from lakelog.coordinator.group_domain import EventResult, GroupDiff, GroupDomain
 from lakelog.coordinator.member_expiry import GROUPS_AT_ONCE, rank_of
-from lakelog.coordinator.options import GroupOptions
-from lakelog.coordinator.ports import Ports
+from lakelog.coordinator.options import GroupOptions, Ports
 from lakelog.coordinator.timers import RANK_DELAY_S
 from lakelog.groups.consumer import (
     fingerprint,

@@ -9,7 +9,7 @@ Who does what:
 - `session.MembershipSession` is the shell: it sends heartbeats, watches the session timeout, and
   does the effects one after the other. `group_requests.GroupRequests` turns an effect into a
   request of the classic group protocol, and its answer into an event.
-- The group's leader plans: `roster` reads every member's bytes (`user_data`), `assignor` decides
+- The group's leader plans: `roster` reads every member's bytes, `assignor` decides
   who gets which partitions, by the shares of `apportionment`, and what may move now (KIP-429).
 - `callbacks.MembershipView` is what the owner sees: the state now, a `watch.Publisher` of the
   members, and the user's callbacks on a thread of their own.

@@ -38,8 +38,7 @@ from lakelog.discovery.node import (
     TopicPartition,
     check_metadata,
 )
-from lakelog.discovery.roster import RawMember
-from lakelog.discovery.user_data import AssignmentFacts, digest, encode_node
+from lakelog.discovery.roster import AssignmentFacts, RawMember, digest, encode_node
 from lakelog.model.errors import ErrorCode
 from lakelog.wire.codec import ConsumerSubscription, encode_subscription
 

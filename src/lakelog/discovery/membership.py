@@ -67,8 +67,15 @@ from lakelog.discovery.membership_events import (
     SyncAnswered,
 )
 from lakelog.discovery.node import NodeState, PartitionIds, TopicPartition
-from lakelog.discovery.roster import hash_of, nodes_of, plan_assignments, read_member, wanted_topics
-from lakelog.discovery.user_data import AssignmentFacts, decode_facts
+from lakelog.discovery.roster import (
+    AssignmentFacts,
+    decode_facts,
+    hash_of,
+    nodes_of,
+    plan_assignments,
+    read_member,
+    wanted_topics,
+)
 from lakelog.model.errors import ErrorCode
 from lakelog.wire.codec import decode_assignment
 from lakelog.wire.schema import ProtocolError

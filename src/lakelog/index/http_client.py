@@ -48,7 +48,7 @@ class Repeat(Enum):
     """Once a byte left, nobody else may be asked."""
 
 
-class Unsent(Failure):
+class NotSent(Failure):
     """Nothing left: there is nobody at that address."""
 
 
@@ -98,7 +98,7 @@ class HttpPool:
         self._is_closed = False
 
     async def post(self, address: str, path: str, body: bytes, headers: Mapping[str, str]) -> Reply:
-        """Ask; raises `Unsent` or `NoReply`."""
+        """Ask; raises `NotSent` or `NoReply`."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, self._post, address, path, body, headers)
 
@@ -157,7 +157,7 @@ class HttpPool:
             connection.connect()
         except (OSError, http.client.HTTPException) as reason:
             connection.close()
-            raise Unsent(f"{address} cannot be reached: {reason}") from reason
+            raise NotSent(f"{address} cannot be reached: {reason}") from reason
         connection.sock.settimeout(self._limits.answer_s)
         return connection
 
@@ -279,7 +279,7 @@ class BrokerClient:
         path = self._path + name
         try:
             return await self._pool.post(address, path, body, self._headers)
-        except Unsent as reason:
+        except NotSent as reason:
             raise Unavailable(str(reason)) from reason
         except NoReply as reason:
             if repeat is Repeat.NEVER or not reason.was_kept:
@@ -287,7 +287,7 @@ class BrokerClient:
         # The broker let go of a connection that nobody used, as we took it up again.
         try:
             return await self._pool.post(address, path, body, self._headers)
-        except (Unsent, NoReply) as reason:
+        except (NotSent, NoReply) as reason:
             raise OutcomeUnknown(str(reason)) from reason
 
 

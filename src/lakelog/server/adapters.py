@@ -16,8 +16,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from lakelog.clock import Clock
-from lakelog.coordinator.options import GroupOptions
-from lakelog.coordinator.ports import default_settings
+from lakelog.coordinator.options import GroupOptions, default_settings
 from lakelog.meta.port import MetadataStore
 from lakelog.model.failures import OutcomeUnknown, Unavailable
 from lakelog.model.ids import BrokerId, ByteRange, TopicId

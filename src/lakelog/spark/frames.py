@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, Unpack
 
 from lakelog.config.named_options import CONFIG, SERVER
 from lakelog.lake.read.arrow_reader import ParsedRead, ReadOptions, read_call
-from lakelog.lake.read.range_plan import Hinted, Pinned, pruned_entries, pruned_ranges
+from lakelog.lake.read.range_plan import Pinned, PlannedRange, pruned_entries, pruned_ranges
 from lakelog.lake.read.range_reader import RowOptions
 from lakelog.lake.read.read_options import (
     FAIL_ON_DATA_LOSS,
@@ -135,7 +135,7 @@ class PinnedRead:
                 return found
         return None
 
-    def _hinted(self) -> list[Hinted]:
+    def _hinted(self) -> list[PlannedRange]:
         """Where the rows are that fulfil the conditions."""
         filters = filters_of(self.call.conditions)
         ranges = pruned_ranges(self.pinned.ranges, filters)

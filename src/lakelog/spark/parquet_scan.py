@@ -24,7 +24,7 @@ from pyspark.sql import functions
 
 from lakelog.index.entries import Entry
 from lakelog.index.ports import PinnedRange
-from lakelog.lake.read.range_plan import Hinted
+from lakelog.lake.read.range_plan import PlannedRange
 from lakelog.lake.read.read_request import Condition
 from lakelog.lake.read.row_decoder import MS_MAX, MS_MIN
 from lakelog.lake.read.topic_source import local_directory
@@ -64,7 +64,7 @@ class Division:
     rest: tuple[PinnedRange, ...]
 
 
-def divided(hinted: Iterable[Hinted]) -> Division:
+def divided(hinted: Iterable[PlannedRange]) -> Division:
     """Data files for Spark, and all other ranges, in order."""
     scans: dict[str, NativeScan] = {}
     rest: list[PinnedRange] = []
@@ -81,7 +81,7 @@ def divided(hinted: Iterable[Hinted]) -> Division:
     return Division(tuple(scans.values()), joined_ranges(rest))
 
 
-def everything(hinted: Iterable[Hinted]) -> Division:
+def everything(hinted: Iterable[PlannedRange]) -> Division:
     """All of it for the data source."""
     return Division((), joined_ranges([one.pinned for one in hinted]))
 
@@ -115,7 +115,7 @@ def _literal(path: str) -> str:
     return _GLOB.sub(r"\\\1", path)
 
 
-def _runs(hinted: Hinted) -> Iterator[tuple[Hinted, bool]]:
+def _runs(hinted: PlannedRange) -> Iterator[tuple[PlannedRange, bool]]:
     """The range in parts that lie in data files or do not."""
     wanted, found = hinted.pinned, hinted.entries
     found = found.overlapping(start=wanted.start, end=wanted.end)
@@ -125,7 +125,7 @@ def _runs(hinted: Hinted) -> Iterator[tuple[Hinted, bool]]:
         if first < stop:
             start = max(wanted.start, int(found.edges[first]))
             end = min(wanted.end, int(found.edges[stop]))
-            part = Hinted(replace(wanted, start=start, end=end), found.part(first, stop))
+            part = PlannedRange(replace(wanted, start=start, end=end), found.part(first, stop))
             yield part, bool(is_native[first])
 
 

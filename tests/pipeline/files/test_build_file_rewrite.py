@@ -32,12 +32,12 @@ from lakelog.objects.memory import MemoryObjectStore
 from lakelog.objects.port import Buffer
 from lakelog.pipeline.files import inputs
 from lakelog.pipeline.files.file_task import (
+    FailureKind,
     FileFailure,
     FileResult,
     FileTask,
     TableInputs,
     TablePiece,
-    Trouble,
     pack_offsets,
 )
 from lakelog.pipeline.files.run_task import run_task
@@ -187,9 +187,9 @@ def test_rows_before_the_first_entry_stay() -> None:
         table = await table_of(objects, rewriting([piece]).key)
         assert table["offset"].to_pylist() == [0, 1, 2, 3]
         lost = await failure_of(MemoryObjectStore(SystemClock()), rewriting([piece], start=0))
-        assert lost.trouble is Trouble.MISSING
+        assert lost.trouble is FailureKind.MISSING
         short = replace(rewriting([piece], start=1), key="compaction/y.parquet")
-        assert (await failure_of(objects, short)).trouble is Trouble.CORRUPT
+        assert (await failure_of(objects, short)).trouble is FailureKind.CORRUPT
 
     asyncio.run(scenario())
 
@@ -216,13 +216,13 @@ def test_damage_anywhere_is_found_and_named(small: int, monkeypatch: pytest.Monk
                 assert (await table_of(objects, task.key)).num_rows == 80
                 await objects.delete([task.key])
                 continue
-            assert (answer.trouble, answer.object_key) == (Trouble.CORRUPT, second.key)
+            assert (answer.trouble, answer.object_key) == (FailureKind.CORRUPT, second.key)
             assert (answer.start, answer.end) == (40, 80)
         await objects.put(second.key, [whole[:-1]])
-        assert (await failure_of(objects, task)).trouble is Trouble.CORRUPT
+        assert (await failure_of(objects, task)).trouble is FailureKind.CORRUPT
         await objects.delete([second.key])
         gone = await failure_of(objects, task)
-        assert (gone.trouble, gone.object_key) == (Trouble.MISSING, second.key)
+        assert (gone.trouble, gone.object_key) == (FailureKind.MISSING, second.key)
 
     asyncio.run(scenario())
 
@@ -241,7 +241,7 @@ def test_a_file_that_is_not_what_the_index_says_is_refused() -> None:
             keeping(task, np.array([0, 5], np.int64)),
         )
         for one in wrong:
-            assert (await failure_of(objects, one)).trouble is Trouble.CORRUPT
+            assert (await failure_of(objects, one)).trouble is FailureKind.CORRUPT
 
     asyncio.run(scenario())
 
@@ -276,7 +276,7 @@ class Failing(MemoryObjectStore):
 def test_a_store_that_fails_is_tried_again_later(objects: Failing) -> None:
     async def scenario() -> None:
         piece = await put_file(objects, numbered(0, 1), start=0, end=2)
-        assert (await failure_of(objects, rewriting([piece]))).trouble is Trouble.UNAVAILABLE
+        assert (await failure_of(objects, rewriting([piece]))).trouble is FailureKind.UNAVAILABLE
 
     asyncio.run(scenario())
 
@@ -287,7 +287,7 @@ def test_a_directory_that_is_not_there_is_an_answer(tmp_path: Path) -> None:
         piece = await put_file(objects, numbered(0), start=0, end=1)
         answer = await run_task(objects, rewriting([piece]), directory=str(tmp_path / "no"))
         assert isinstance(answer, FileFailure)
-        assert answer.trouble is Trouble.UNAVAILABLE
+        assert answer.trouble is FailureKind.UNAVAILABLE
 
     asyncio.run(scenario())
 

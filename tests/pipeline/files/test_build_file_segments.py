@@ -20,12 +20,12 @@ from lakelog.model.failures import Unavailable
 from lakelog.objects.memory import MemoryObjectStore
 from lakelog.pipeline.files import inputs
 from lakelog.pipeline.files.file_task import (
+    FailureKind,
     FileFailure,
     FileResult,
     FileTask,
     SegmentInputs,
     SegmentPiece,
-    Trouble,
 )
 from lakelog.pipeline.files.run_task import run_task
 from lakelog.pipeline.planning.backfill import plan_backfill
@@ -172,17 +172,17 @@ def test_damage_and_loss_name_the_segment() -> None:
             await world.objects.put(made.key, [content])
             answer = await run_task(world.objects, task)
             assert isinstance(answer, FileFailure)
-            assert (answer.trouble, answer.object_key) == (Trouble.CORRUPT, made.key)
+            assert (answer.trouble, answer.object_key) == (FailureKind.CORRUPT, made.key)
         await world.objects.put(made.key, [whole])
         longer = SegmentPiece(made.key, len(whole), 0, 2)
         other = replace(task, end=2, inputs=SegmentInputs((longer,)))
         answer = await run_task(world.objects, other)
         assert isinstance(answer, FileFailure)
-        assert answer.trouble is Trouble.CORRUPT
+        assert answer.trouble is FailureKind.CORRUPT
         await world.objects.delete([made.key])
         answer = await run_task(world.objects, task)
         assert isinstance(answer, FileFailure)
-        assert (answer.trouble, answer.start, answer.end) == (Trouble.MISSING, 0, 1)
+        assert (answer.trouble, answer.start, answer.end) == (FailureKind.MISSING, 0, 1)
 
     run(scenario)
 
@@ -197,10 +197,10 @@ def test_a_store_or_a_disk_that_fails_is_an_answer() -> None:
         for put, get in ((Unavailable("503"), None), (None, Unavailable("503"))):
             answer = await run_task(Failing(inner, put=put, get=get), task)
             assert isinstance(answer, FileFailure)
-            assert answer.trouble is Trouble.UNAVAILABLE
+            assert answer.trouble is FailureKind.UNAVAILABLE
         answer = await run_task(inner, task, directory=str(Path(__file__) / "nowhere"))
         assert isinstance(answer, FileFailure)
-        assert answer.trouble is Trouble.UNAVAILABLE
+        assert answer.trouble is FailureKind.UNAVAILABLE
 
     run(scenario)
 
@@ -220,7 +220,7 @@ def test_a_table_lacks_nothing_but_the_batch_that_cannot_be_read() -> None:
 
         failed = await run_task(world.objects, task_of(node, 1))
         assert isinstance(failed, FileFailure)
-        assert (failed.trouble, failed.start, failed.end) == (Trouble.UNREADABLE, 220, 223)
+        assert (failed.trouble, failed.start, failed.end) == (FailureKind.UNREADABLE, 220, 223)
         quarantine = ((failed.start, failed.end),)
         offsets: list[int] = []
         vector: int | None = None

@@ -20,7 +20,7 @@ from lakelog.model.ids import ByteRange, DomainId, WalId
 from lakelog.objects.memory import MemoryObjectStore
 from lakelog.objects.port import Buffer
 from lakelog.pipeline.files import build_file, inputs
-from lakelog.pipeline.files.file_task import FileFailure, FileResult, FileTask, Trouble
+from lakelog.pipeline.files.file_task import FailureKind, FileFailure, FileResult, FileTask
 from lakelog.pipeline.files.run_task import run_task
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.header import CRC_OFFSET, batch_crc
@@ -143,7 +143,7 @@ def test_a_batch_that_cannot_be_decoded_is_named_by_its_offsets() -> None:
         await node.log.append([1, 1, 1], [good, bad, good], deadline_s=world.soon())
         task = task_of(node, 1)
         answer = await failure_of(world, task)
-        assert (answer.trouble, answer.start, answer.end) == (Trouble.UNREADABLE, 3, 6)
+        assert (answer.trouble, answer.start, answer.end) == (FailureKind.UNREADABLE, 3, 6)
         assert answer.object_key == key_of(task, 0)
 
     run(scenario)
@@ -231,13 +231,13 @@ def test_a_missing_or_damaged_object_is_named_and_so_are_its_offsets(output: Fil
         content[piece.byte_start + piece.byte_length - 1] ^= 1
         await world.objects.put(key, [content])
         answer = await failure_of(world, task)
-        assert (answer.trouble, answer.object_key) == (Trouble.CORRUPT, key)
+        assert (answer.trouble, answer.object_key) == (FailureKind.CORRUPT, key)
         assert (answer.start, answer.end) == (piece.start, piece.end)
         await world.objects.put(key, [content[:100]])
-        assert (await failure_of(world, task)).trouble is Trouble.CORRUPT
+        assert (await failure_of(world, task)).trouble is FailureKind.CORRUPT
         await world.objects.delete([key])
         answer = await failure_of(world, task)
-        assert (answer.trouble, answer.object_key) == (Trouble.MISSING, key)
+        assert (answer.trouble, answer.object_key) == (FailureKind.MISSING, key)
         assert answer.start <= piece.start < piece.end <= answer.end
 
     run(scenario)
@@ -259,7 +259,7 @@ def test_a_damaged_object_stops_its_own_task_alone(output: FileKind) -> None:
         (bad,) = [answer for answer in answers if isinstance(answer, FileFailure)]
         assert (bad.task_id, bad.trouble, bad.object_key) == (
             tasks[41].task_id,
-            Trouble.CORRUPT,
+            FailureKind.CORRUPT,
             key,
         )
         assert (bad.start, bad.end) == (piece.start, piece.end)
@@ -275,7 +275,7 @@ def test_an_object_that_holds_other_offsets_is_corrupt(output: FileKind) -> None
         *pieces, last = wal_inputs(task).pieces
         longer = replace(wal_inputs(task), pieces=(*pieces, replace(last, end=last.end + 1)))
         other = replace(task, inputs=longer, end=task.end + 1)
-        assert (await failure_of(world, other)).trouble is Trouble.CORRUPT
+        assert (await failure_of(world, other)).trouble is FailureKind.CORRUPT
 
     run(scenario)
 
@@ -314,11 +314,11 @@ def test_a_store_or_a_disk_that_fails_is_an_answer(output: FileKind) -> None:
         ):
             answer = await run_task(Failing(inner, put=put, get=get), task)
             assert isinstance(answer, FileFailure)
-            assert answer.trouble is Trouble.UNAVAILABLE
+            assert answer.trouble is FailureKind.UNAVAILABLE
         nowhere = str(Path(__file__) / "nowhere")
         answer = await run_task(inner, task, directory=nowhere)
         assert isinstance(answer, FileFailure)
-        assert answer.trouble is Trouble.UNAVAILABLE
+        assert answer.trouble is FailureKind.UNAVAILABLE
 
     run(scenario)
 

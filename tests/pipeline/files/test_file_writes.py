@@ -10,12 +10,12 @@ from tests.pipeline.saga.task_values import CREATED, FACTS, PIECES, SEGMENT, wal
 
 from lakelog.index.entries import Entry
 from lakelog.pipeline.files.file_task import (
+    FailureKind,
     FileFailure,
     FileResult,
     FileTask,
     SegmentInputs,
     TableInputs,
-    Trouble,
     WalInputs,
 )
 from lakelog.pipeline.files.file_writes import FileWrite, fact_of, jobs_of, task_of
@@ -111,14 +111,14 @@ def test_what_is_written_for_a_table_gets_the_ids_of_its_columns() -> None:
 
 def test_a_bad_batch_close_behind_another_takes_more_along_but_of_a_file_nothing() -> None:
     record = structs.replace(CREATED, quarantine=((2, 4),))
-    fact = fact_of(write_of(record), failure(Trouble.UNREADABLE))
+    fact = fact_of(write_of(record), failure(FailureKind.UNREADABLE))
     assert fact == Unreadable("wal/x: bad", (5, 9))
     rewrite = structs.replace(record, target=TaskTarget.REWRITE, inputs=("a",))
     write = FileWrite(LeasedTask(StoredRecord(rewrite, 1)), WriteFile(rewrite, file_pieces()))
-    assert fact_of(write, failure(Trouble.UNREADABLE)) == Unreadable("wal/x: bad", (5, 6))
+    assert fact_of(write, failure(FailureKind.UNREADABLE)) == Unreadable("wal/x: bad", (5, 6))
 
 
-def failure(trouble: Trouble) -> FileFailure:
+def failure(trouble: FailureKind) -> FileFailure:
     return FileFailure("7-1", "ab", trouble, "bad", "wal/x", 5, 6)
 
 
@@ -129,11 +129,11 @@ def test_answers_become_facts_that_name_the_object() -> None:
     assert isinstance(fact, FileWritten)
     assert is_made_for(CREATED, fact.file)
     assert (fact.file.row_count, fact.file.facts) == (6, FACTS)
-    assert fact_of(write, failure(Trouble.MISSING)) == InputsGone("wal/x: bad")
-    assert fact_of(write, failure(Trouble.UNREADABLE)) == Unreadable("wal/x: bad", (5, 6))
-    assert fact_of(write, failure(Trouble.CORRUPT)) == Unreadable("wal/x: bad")
-    assert fact_of(write, failure(Trouble.UNAVAILABLE)) == "wal/x: bad"
-    assert fact_of(write, replace(failure(Trouble.UNAVAILABLE), object_key="")) == "bad"
+    assert fact_of(write, failure(FailureKind.MISSING)) == InputsGone("wal/x: bad")
+    assert fact_of(write, failure(FailureKind.UNREADABLE)) == Unreadable("wal/x: bad", (5, 6))
+    assert fact_of(write, failure(FailureKind.CORRUPT)) == Unreadable("wal/x: bad")
+    assert fact_of(write, failure(FailureKind.UNAVAILABLE)) == "wal/x: bad"
+    assert fact_of(write, replace(failure(FailureKind.UNAVAILABLE), object_key="")) == "bad"
 
 
 def test_a_segment_has_no_facts_for_a_table() -> None:

@@ -13,7 +13,7 @@ from lakelog.catalog.port import TableName
 from lakelog.pipeline.maintenance.gc_rules import (
     EXAMPLES_MAX,
     Garbage,
-    GarbageSuspect,
+    GarbageCandidate,
     KeySample,
     ObjectListing,
     SeenTable,
@@ -165,8 +165,12 @@ def test_a_home_whose_table_has_another_name_by_now_is_kept() -> None:
 
 
 def suspects(
-    before: dict[str, GarbageSuspect], found: Garbage, *, token: str = "token-1", now_s: float = 5.0
-) -> dict[str, GarbageSuspect]:
+    before: dict[str, GarbageCandidate],
+    found: Garbage,
+    *,
+    token: str = "token-1",
+    now_s: float = 5.0,
+) -> dict[str, GarbageCandidate]:
     return suspects_after(
         before, found, tokens={NAME: token}, once_named={NAME: marks([MANIFEST])}, now_s=now_s
     )
@@ -175,9 +179,11 @@ def suspects(
 def test_a_suspect_remembers_since_when_and_at_which_token() -> None:
     found = judged([DATA, *OURS], seen(SEEN))
     first = suspects({}, found)
-    assert first[DATA] == GarbageSuspect(5.0, None)
-    assert first[METADATA] == GarbageSuspect(5.0, "token-1")
-    assert first[MANIFEST] == GarbageSuspect(5.0, None)  # it was named once: its commit has landed
+    assert first[DATA] == GarbageCandidate(5.0, None)
+    assert first[METADATA] == GarbageCandidate(5.0, "token-1")
+    assert first[MANIFEST] == GarbageCandidate(
+        5.0, None
+    )  # it was named once: its commit has landed
     assert suspects(first, found, token="token-2", now_s=9.0) == first
 
 
@@ -189,18 +195,18 @@ def test_what_is_named_again_or_not_seen_is_no_suspect_any_more() -> None:
 
 def test_a_table_that_went_makes_its_metadata_certain_and_keeps_the_time() -> None:
     first = suspects({}, judged(OURS, seen(SEEN)))
-    assert suspects(first, judged(OURS, seen()), now_s=9.0)[METADATA] == GarbageSuspect(5.0, None)
+    assert suspects(first, judged(OURS, seen()), now_s=9.0)[METADATA] == GarbageCandidate(5.0, None)
 
 
 def test_a_suspect_is_due_a_grace_after_it_was_seen_first() -> None:
-    assert not is_due(GarbageSuspect(5.0), now_s=14.9, grace_s=10.0)
-    assert is_due(GarbageSuspect(5.0), now_s=15.0, grace_s=10.0)
+    assert not is_due(GarbageCandidate(5.0), now_s=14.9, grace_s=10.0)
+    assert is_due(GarbageCandidate(5.0), now_s=15.0, grace_s=10.0)
 
 
 def test_metadata_is_fenced_once_the_table_has_another_token() -> None:
-    assert is_fenced(GarbageSuspect(5.0, None), "token-1")
-    assert is_fenced(GarbageSuspect(5.0, "token-1"), "token-2")
-    assert not is_fenced(GarbageSuspect(5.0, "token-1"), "token-1")
+    assert is_fenced(GarbageCandidate(5.0, None), "token-1")
+    assert is_fenced(GarbageCandidate(5.0, "token-1"), "token-2")
+    assert not is_fenced(GarbageCandidate(5.0, "token-1"), "token-1")
 
 
 KEYS = st.text("abc/", max_size=4)

@@ -11,7 +11,7 @@ from tests.pipeline.maintenance.cleaning_world import RETENTION_MS, CompactedStr
 from tests.profiles import examples
 
 from lakelog.index.entries import StreamColumns
-from lakelog.pipeline.files.file_task import FileFailure, Trouble, unpack_offsets
+from lakelog.pipeline.files.file_task import FailureKind, FileFailure, unpack_offsets
 from lakelog.pipeline.maintenance import key_scan
 from lakelog.pipeline.maintenance.key_scan import scan
 from lakelog.pipeline.planning.small_files import RewriteOptions, plan_rewrite
@@ -135,12 +135,12 @@ def test_a_file_that_cannot_be_read_is_named_and_nothing_goes() -> None:
         await stream.objects.put(bad.key, [data])
         answer = await scan(stream.objects, plan)
         assert isinstance(answer, FileFailure)
-        assert (answer.trouble, answer.object_key) == (Trouble.CORRUPT, bad.key)
+        assert (answer.trouble, answer.object_key) == (FailureKind.CORRUPT, bad.key)
         assert (answer.start, answer.end) == (1, 2)
         await stream.objects.delete([bad.key])
         answer = await scan(stream.objects, plan)
         assert isinstance(answer, FileFailure)
-        assert answer.trouble is Trouble.MISSING
+        assert answer.trouble is FailureKind.MISSING
 
     asyncio.run(scenario())
 

@@ -39,7 +39,7 @@ from lakelog.pipeline.saga.steps import (
     MoveTable,
     Observation,
     ReplaceFiles,
-    TaskStuck,
+    TaskBlocked,
     WriteFile,
     abandon,
 )
@@ -250,7 +250,7 @@ class Moves:
         if isinstance(step, Finished | LeaseLost):
             yield type(step).__name__, world, Worker()
             return
-        if isinstance(step, TaskStuck):
+        if isinstance(step, TaskBlocked):
             raise Impossible(f"stuck: {step.reason}")
         slim = Worker(at="hold act", held=worker.held, fact=worker.fact, attempt=worker.attempt)
         yield self._asked(world, worker, slim, step)

@@ -28,7 +28,7 @@ from lakelog.pipeline.saga.steps import (
     Observation,
     ReplaceFiles,
     Step,
-    TaskStuck,
+    TaskBlocked,
     WriteFile,
     next_step,
 )
@@ -157,7 +157,7 @@ def always_replace(seen: Observation, held: LeaseId, fact: Fact | None, table: T
 def stuck_without_inputs(seen: Observation, held: LeaseId, fact: Fact | None, table: Table) -> Step:
     step = _real(seen, held, fact)
     if isinstance(step, Mark) and step.effect == "mark aborted":
-        return TaskStuck("an input is gone")
+        return TaskBlocked("an input is gone")
     return step
 
 

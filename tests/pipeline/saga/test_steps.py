@@ -29,7 +29,7 @@ from lakelog.pipeline.saga.steps import (
     MoveTable,
     Observation,
     Step,
-    TaskStuck,
+    TaskBlocked,
     WriteFile,
     abandon,
     next_step,
@@ -88,9 +88,9 @@ def test_a_task_for_the_table_reads_segments_and_leaves_them_in_the_index() -> N
 
 
 def test_segments_are_no_input_of_a_segment_nor_beside_wal_entries() -> None:
-    assert isinstance(step(SEGMENT, stream=stream_of(*IN_SEGMENTS)), TaskStuck)
+    assert isinstance(step(SEGMENT, stream=stream_of(*IN_SEGMENTS)), TaskBlocked)
     mixed = stream_of(IN_SEGMENTS[0], *PIECES[1:])
-    assert isinstance(step(CREATED, stream=mixed), TaskStuck)
+    assert isinstance(step(CREATED, stream=mixed), TaskBlocked)
 
 
 def test_a_new_task_writes_the_entries_of_its_range() -> None:
@@ -146,7 +146,7 @@ def test_what_does_not_decode_is_remembered() -> None:
 
 def test_a_range_that_somebody_else_swapped_is_reported() -> None:
     strange = stream_of(file_entry(file_of(CREATED), start=4))
-    assert isinstance(step(CREATED, stream=strange), TaskStuck)
+    assert isinstance(step(CREATED, stream=strange), TaskBlocked)
 
 
 # PARQUET_WRITTEN
@@ -175,13 +175,13 @@ def test_a_file_that_the_table_has_is_not_committed_again(record: TaskRecord, of
 
 @pytest.mark.parametrize("offset", [None, 0, 3, 5, 9])
 def test_a_vector_that_does_not_fit_changes_nothing(offset: int | None) -> None:
-    assert isinstance(step(WRITTEN, table=table_at(offset)), TaskStuck)
+    assert isinstance(step(WRITTEN, table=table_at(offset)), TaskBlocked)
 
 
 def test_without_its_table_a_task_waits_while_the_stream_lives() -> None:
     other = replace(table_at(4), topic_id=TopicId(bytes(16)))
     for table in (None, other):
-        assert isinstance(step(WRITTEN, table=table), TaskStuck)
+        assert isinstance(step(WRITTEN, table=table), TaskBlocked)
         assert marked(step(WRITTEN, table=table, stream=None))[0] is TaskState.ABORTED
         assert marked(step(ABORTED, table=table, stream=None))[0] is TaskState.CLOSED
 
@@ -252,11 +252,11 @@ def test_with_no_wal_entry_left_the_task_goes_on_to_its_end(stream: StreamView |
     ids=["a hole in front", "a hole behind", "half an entry", "mixed"],
 )
 def test_entries_that_do_not_fit_are_reported(stream: StreamView) -> None:
-    assert isinstance(step(COMMITTED, stream=stream), TaskStuck)
+    assert isinstance(step(COMMITTED, stream=stream), TaskBlocked)
 
 
 def test_an_index_that_went_back_is_reported() -> None:
-    assert isinstance(step(at(TaskState.INDEX_SWAPPED)), TaskStuck)
+    assert isinstance(step(at(TaskState.INDEX_SWAPPED)), TaskBlocked)
 
 
 def test_a_segment_is_swapped_without_the_table() -> None:

@@ -25,7 +25,7 @@ from lakelog.pipeline.saga.steps import (
     Observation,
     ReplaceFiles,
     Step,
-    TaskStuck,
+    TaskBlocked,
     WriteFile,
     abandon,
     next_step,
@@ -117,8 +117,8 @@ def test_a_range_that_lost_an_input_is_given_up(stream: StreamView | None) -> No
 
 def test_a_range_that_is_no_longer_files_is_reported() -> None:
     record = structs.replace(REWRITE, inputs=("b",))
-    assert isinstance(step(record, stream=stream_of(B, wal_entry(6, 10))), TaskStuck)
-    assert isinstance(step(record, stream=stream_of(B, input_of("c", 6, 9))), TaskStuck)
+    assert isinstance(step(record, stream=stream_of(B, wal_entry(6, 10))), TaskBlocked)
+    assert isinstance(step(record, stream=stream_of(B, input_of("c", 6, 9))), TaskBlocked)
 
 
 def test_what_cannot_be_read_is_left_alone_and_holds_nothing_up() -> None:
@@ -172,7 +172,7 @@ def test_inputs_without_any_row_are_no_business_of_the_table() -> None:
 def test_a_stream_that_was_dropped_is_not_committed() -> None:
     assert marked(step(WRITTEN, table=has("b", "c"), stream=None))[0] is TaskState.ABORTED
     assert marked(step(WRITTEN, table=None, stream=None))[0] is TaskState.ABORTED
-    assert isinstance(step(WRITTEN, table=None), TaskStuck)
+    assert isinstance(step(WRITTEN, table=None), TaskBlocked)
     mark = abandon(WRITTEN, "enough")
     assert mark is not None
     assert mark.record.state is TaskState.ABORTED
@@ -200,6 +200,6 @@ def test_with_no_input_left_the_task_goes_on_to_its_end(stream: StreamView | Non
 
 
 def test_an_index_that_went_back_or_does_not_fit_is_reported() -> None:
-    assert isinstance(step(at(TaskState.INDEX_SWAPPED, REWRITE)), TaskStuck)
+    assert isinstance(step(at(TaskState.INDEX_SWAPPED, REWRITE)), TaskBlocked)
     half = DataFile(FILE.key, FILE.kind, 4, 6, 2, 1, 0)
-    assert isinstance(step(COMMITTED, stream=stream_of(file_entry(half, start=4), C)), TaskStuck)
+    assert isinstance(step(COMMITTED, stream=stream_of(file_entry(half, start=4), C)), TaskBlocked)

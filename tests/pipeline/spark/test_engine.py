@@ -14,11 +14,11 @@ from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.config.stores import open_objects
 from lakelog.model.failures import Unavailable
 from lakelog.pipeline.files.file_task import (
+    FailureKind,
     FileAnswer,
     FileFailure,
     FileResult,
     FileTask,
-    Trouble,
     pack,
 )
 from lakelog.pipeline.files.run_task import InlineEngine
@@ -70,7 +70,7 @@ def test_a_corrupt_object_stops_its_own_task_of_a_hundred(stage: Stage) -> None:
         answers = list(await stage.engine.run(tasks))
         failure = answers.pop(41)
         assert isinstance(failure, FileFailure)
-        assert failure.trouble is Trouble.CORRUPT
+        assert failure.trouble is FailureKind.CORRUPT
         assert str(bent).endswith(failure.object_key)
         check(stage, tasks[:41] + tasks[42:], answers)
 

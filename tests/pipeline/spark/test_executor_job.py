@@ -10,9 +10,9 @@ import pytest
 from tests.pipeline.files.wal_tasks import Bucket
 
 from lakelog.pipeline.files.file_task import (
+    FailureKind,
     FileFailure,
     FileResult,
-    Trouble,
 )
 from lakelog.pipeline.spark import executor_job
 from lakelog.pipeline.spark.executor_job import (
@@ -77,9 +77,9 @@ def test_what_is_wrong_with_one_task_is_its_answer_and_nobody_elses(bucket: Buck
     troubles = [answers[place] for place in (1, 2, 3)]
     assert all(isinstance(one, FileFailure) for one in troubles)
     assert [getattr(one, "trouble", None) for one in troubles] == [
-        Trouble.MISSING,
-        Trouble.CORRUPT,
-        Trouble.UNAVAILABLE,
+        FailureKind.MISSING,
+        FailureKind.CORRUPT,
+        FailureKind.UNAVAILABLE,
     ]
     assert str(bucket.source(bent)).endswith(getattr(troubles[1], "object_key", "?"))
     close_places()
@@ -110,7 +110,7 @@ def test_a_store_that_cannot_be_opened_is_every_tasks_answer(bucket: Bucket) -> 
     assert [place for place, _ in answers] == [0, 1]
     for _, answer in answers:
         assert isinstance(answer, FileFailure)
-        assert answer.trouble is Trouble.UNAVAILABLE
+        assert answer.trouble is FailureKind.UNAVAILABLE
         assert "gopher" in answer.reason
 
 

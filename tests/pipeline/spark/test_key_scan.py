@@ -8,7 +8,7 @@ from tests.pipeline.spark.conftest import Stage
 
 from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.config.stores import open_objects
-from lakelog.pipeline.files.file_task import FileFailure, Trouble
+from lakelog.pipeline.files.file_task import FailureKind, FileFailure
 from lakelog.pipeline.maintenance.key_scan import scan
 from lakelog.pipeline.spark.executor_job import StoreAddress
 from lakelog.pipeline.spark.key_scan import SparkScanner
@@ -76,7 +76,7 @@ def test_a_file_that_cannot_be_read_stops_its_own_stream_alone(stage: Stage) -> 
         await streams[0].objects.put(bad.key, [data])
         damaged, fine = await scanner_of(stage).scan(plans)
         assert isinstance(damaged, FileFailure)
-        assert (damaged.trouble, damaged.object_key) == (Trouble.CORRUPT, bad.key)
+        assert (damaged.trouble, damaged.object_key) == (FailureKind.CORRUPT, bad.key)
         assert fine == await scan(streams[1].objects, plans[1])
 
     asyncio.run(scenario())
@@ -90,6 +90,6 @@ def test_a_store_that_is_not_there_is_an_answer(stage: Stage) -> None:
         nowhere = StoreAddress("gopher://x", (), is_elsewhere=False)
         (answer,) = await SparkScanner(stage.engine, nowhere).scan([plan])
         assert isinstance(answer, FileFailure)
-        assert answer.trouble is Trouble.UNAVAILABLE
+        assert answer.trouble is FailureKind.UNAVAILABLE
 
     asyncio.run(scenario())

@@ -6,7 +6,7 @@ Who does what, from the options to the rows:
   (`read_request`): topics, limits, columns, conditions.
 - `range_plan` decides: with what the index says it turns the request into one offset vector and the
   ranges to read (`Pinned`), prunes by conditions, and gives each range the index entries that hold
-  it (`Hinted`). Pure.
+  it (`PlannedRange`). Pure.
 - `http_index.HttpIndex` asks brokers for the index (`lakelog.index.ports.ReadIndex`), and checks
   what they say before it is believed.
 - `splits` packs ranges into `Split`s, by bytes: what one task reads, small enough to travel.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lakelog.index.entries import Entry
-from lakelog.lake.read.range_plan import Hinted
+from lakelog.lake.read.range_plan import PlannedRange
 from lakelog.lake.read.row_decoder import RowMaker
 from lakelog.lake.read.shared_reads import ByteSource
 from lakelog.log.plan import coalesce, cut_out
@@ -79,7 +79,7 @@ class RangeRead:
     """What is read, where, and how."""
 
     objects: ByteSource
-    hinted: Hinted
+    hinted: PlannedRange
     maker: RowMaker
     skip: Skip
     since_us: int | None = None

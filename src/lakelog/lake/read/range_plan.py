@@ -59,16 +59,16 @@ class PartitionStream:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Hinted:
+class PlannedRange:
     """A range and the entries that hold it, as they were when it was planned."""
 
     pinned: PinnedRange
     entries: Entries
 
-    def cut(self, start: int, end: int) -> "Hinted":
+    def cut(self, start: int, end: int) -> "PlannedRange":
         """The part [start, end) of it."""
         pinned = replace(self.pinned, start=start, end=end)
-        return Hinted(pinned, self.entries.overlapping(start=start, end=end))
+        return PlannedRange(pinned, self.entries.overlapping(start=start, end=end))
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ def pruned_ranges(ranges: Iterable[PinnedRange], filters: Filters) -> tuple[Pinn
     return tuple(kept)
 
 
-def pruned_entries(hinted: Hinted, filters: Filters) -> Iterator[Hinted]:
+def pruned_entries(hinted: PlannedRange, filters: Filters) -> Iterator[PlannedRange]:
     """The runs of entries that can hold a row as late as the filters want."""
     start_us = filters.timestamp_start_us
     if start_us is None or not len(hinted.entries):

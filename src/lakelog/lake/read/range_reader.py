@@ -23,7 +23,7 @@ from lakelog.clock import Tasks
 from lakelog.index.entries import LocatedRange, no_entries
 from lakelog.index.ports import PinnedRange
 from lakelog.lake.read.range_fetch import ObjectGone, Portion, RangeRead, fetches
-from lakelog.lake.read.range_plan import DataLoss, Hinted
+from lakelog.lake.read.range_plan import DataLoss, PlannedRange
 from lakelog.lake.read.row_decoder import RowMaker, SmallBatches
 from lakelog.lake.read.shared_reads import ByteSource
 from lakelog.model.failures import Corrupt, Failure, NotFound
@@ -60,7 +60,7 @@ class RowOptions:
 
 
 async def read_range(
-    objects: ByteSource, hinted: Hinted, locate: Locate, options: RowOptions
+    objects: ByteSource, hinted: PlannedRange, locate: Locate, options: RowOptions
 ) -> "AsyncGenerator[pa.RecordBatch, None]":
     """All rows of the range as batches of some MiB; raises `DataLoss` and `Corrupt`."""
     pinned = hinted.pinned
@@ -92,13 +92,15 @@ async def read_range(
         yield rest
 
 
-async def _moved(hinted: Hinted, position: int, locate: Locate, options: RowOptions) -> Hinted:
+async def _moved(
+    hinted: PlannedRange, position: int, locate: Locate, options: RowOptions
+) -> PlannedRange:
     """What is left of the range from the position on, where it lies now."""
     left = replace(hinted.pinned, start=position)
     return placed(left, await locate(left), options)
 
 
-def placed(wanted: PinnedRange, found: LocatedRange | None, options: RowOptions) -> Hinted:
+def placed(wanted: PinnedRange, found: LocatedRange | None, options: RowOptions) -> PlannedRange:
     """The range with its entries, without what was trimmed, if that may be; else `DataLoss`."""
     log_start = wanted.end if found is None else found.log_start
     if log_start > wanted.start:
@@ -109,10 +111,10 @@ def placed(wanted: PinnedRange, found: LocatedRange | None, options: RowOptions)
         options.note(lost)
         wanted = replace(wanted, start=min(log_start, wanted.end))
     if found is None or wanted.start == wanted.end:
-        return Hinted(wanted, no_entries(0, wanted.start))
+        return PlannedRange(wanted, no_entries(0, wanted.start))
     if found.entries.start > wanted.start or found.entries.end < wanted.end:
         raise Corrupt(f"the index has no entries for all of {wanted}")
-    return Hinted(wanted, found.entries)
+    return PlannedRange(wanted, found.entries)
 
 
 def _skipped(options: RowOptions, error: UnreadableBatchError, key: str) -> None:

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from lakelog.index.entries import UNKNOWN_MS, Entries
 from lakelog.index.ports import PinnedRange
-from lakelog.lake.read.range_plan import Hinted
+from lakelog.lake.read.range_plan import PlannedRange
 from lakelog.streams.objects import FileKind
 from lakelog.wal.layout import WAL_ID_BYTES
 
@@ -57,7 +57,7 @@ class PackOptions:
 class Split:
     """What one task reads, range after range."""
 
-    ranges: tuple[Hinted, ...]
+    ranges: tuple[PlannedRange, ...]
 
     @property
     def offset_count(self) -> int:
@@ -73,12 +73,12 @@ class Split:
         return unpacked, (packed(self),)
 
 
-def _in_batches(hinted: Hinted) -> int:
+def _in_batches(hinted: PlannedRange) -> int:
     edges = np.clip(hinted.entries.edges, hinted.pinned.start, hinted.pinned.end)
     return int(np.diff(edges)[hinted.entries.kinds != FileKind.PARQUET].sum())
 
 
-def pack(ranges: Sequence[Hinted], options: PackOptions) -> tuple[Split, ...]:
+def pack(ranges: Sequence[PlannedRange], options: PackOptions) -> tuple[Split, ...]:
     """All of the ranges, in order, in as many splits as the options ask for."""
     if not ranges:
         return ()
@@ -91,7 +91,7 @@ def pack(ranges: Sequence[Hinted], options: PackOptions) -> tuple[Split, ...]:
     count = split_count(max(float(totals.sum()), offset_count * ROW_BYTES), options)
     before = np.concatenate(([0.0], np.cumsum(totals)))
     step = float(before[-1]) / count
-    groups: list[list[Hinted]] = [[] for _ in range(count)]
+    groups: list[list[PlannedRange]] = [[] for _ in range(count)]
     for number, hinted in enumerate(ranges):
         edges, weights = sums[number]
         first = _group(float(before[number]), step, count)
@@ -142,12 +142,12 @@ def _snapped(
     return snapped
 
 
-def _limited(group: list[Hinted], options: PackOptions) -> Iterator[list[Hinted]]:
+def _limited(group: list[PlannedRange], options: PackOptions) -> Iterator[list[PlannedRange]]:
     """The group cut further, so that no part has more offsets than are allowed."""
     if options.max_records is None:
         yield group
         return
-    part: list[Hinted] = []
+    part: list[PlannedRange] = []
     room = options.max_records
     for hinted in group:
         start, end = hinted.pinned.start, hinted.pinned.end
@@ -237,6 +237,6 @@ def unpacked(data: bytes) -> Split:
         )
         name, topic_id = columns.topics[topic]
         pinned = PinnedRange(name, topic_id, partition, stream, start, end)
-        ranges.append(Hinted(pinned, entries))
+        ranges.append(PlannedRange(pinned, entries))
         done += count
     return Split(tuple(ranges))

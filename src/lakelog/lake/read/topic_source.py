@@ -22,9 +22,9 @@ from lakelog.index.entries import LocatedRange
 from lakelog.index.ports import Bounds, PinnedRange, ReadIndex
 from lakelog.index.remote_index import HttpIndex
 from lakelog.lake.read.range_plan import (
-    Hinted,
     PartitionStream,
     Pinned,
+    PlannedRange,
     chosen_partitions,
     names_wanted,
     pinned,
@@ -129,7 +129,9 @@ class TopicSource:
         )
         return ReadPlan(pack(kept, packing), pinned_ranges.vector, tuple(notes))
 
-    async def hinted(self, ranges: Sequence[PinnedRange], options: RowOptions) -> list[Hinted]:
+    async def hinted(
+        self, ranges: Sequence[PinnedRange], options: RowOptions
+    ) -> list[PlannedRange]:
         """The ranges with the entries that hold them now; what was trimmed since is lost."""
         if not ranges:
             return []

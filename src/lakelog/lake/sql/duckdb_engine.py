@@ -33,7 +33,7 @@ import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
 from lakelog.lake.read.arrow_reader import read_batches
-from lakelog.lake.read.range_plan import Hinted
+from lakelog.lake.read.range_plan import PlannedRange
 from lakelog.lake.read.range_reader import RowOptions
 from lakelog.lake.read.read_request import arrow_schema
 from lakelog.lake.read.splits import PackOptions, pack
@@ -75,7 +75,7 @@ class TopicRows(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
     def __init__(
         self,
         reached: ClusterAddress,
-        ranges: Sequence[Hinted],
+        ranges: Sequence[PlannedRange],
         *,
         fail_on_data_loss: bool,
         threads: int,
@@ -109,7 +109,7 @@ class TopicRows(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
         return ds.Scanner.from_batches(reader, columns=wanted, filter=filter)
 
     def _batches(
-        self, ranges: Sequence[Hinted], columns: tuple[str, ...]
+        self, ranges: Sequence[PlannedRange], columns: tuple[str, ...]
     ) -> Iterator[pa.RecordBatch]:
         splits = pack(ranges, PackOptions(slots=self._threads))
         options = RowOptions(columns, self._fail_on_data_loss, note=_noted)
@@ -120,7 +120,7 @@ class TopicRows(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
             raise
 
 
-def blocks_of(ranges: Sequence[Hinted]) -> Iterator[EntryBlock]:
+def blocks_of(ranges: Sequence[PlannedRange]) -> Iterator[EntryBlock]:
     """The ranges in pieces of some entries, with what the index says of them."""
     for number, one in enumerate(ranges):
         entries = one.entries
@@ -135,8 +135,8 @@ def blocks_of(ranges: Sequence[Hinted]) -> Iterator[EntryBlock]:
 
 
 def chosen(
-    ranges: Sequence[Hinted], blocks: Sequence[EntryBlock], wanted: ds.Expression | None
-) -> list[Hinted]:
+    ranges: Sequence[PlannedRange], blocks: Sequence[EntryBlock], wanted: ds.Expression | None
+) -> list[PlannedRange]:
     """The parts of the ranges that can hold a row that fulfils the condition, in order."""
     if wanted is None:
         return list(ranges)
@@ -208,7 +208,7 @@ class BoundStatement:
     """What one run needs: a query, and what its names mean."""
 
     statement: Statement
-    topics: Mapping[str, Sequence[Hinted]]
+    topics: Mapping[str, Sequence[PlannedRange]]
     """The pinned ranges of each topic, by the name that DuckDB is to know it by."""
     listed: Sequence[str]
     """Topics that are only to be listed."""

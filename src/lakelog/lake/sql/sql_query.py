@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from lakelog.config.named_options import CONFIG, SERVER, BadOption
 from lakelog.index.ports import ReadIndex
 from lakelog.lake.read.arrow_reader import run_on_thread
-from lakelog.lake.read.range_plan import Hinted
+from lakelog.lake.read.range_plan import PlannedRange
 from lakelog.lake.read.range_reader import RowOptions
 from lakelog.lake.read.read_options import ASSIGN, SUBSCRIBE, SUBSCRIBE_PATTERN, parse_read
 from lakelog.lake.read.read_request import ReadRequest, Subscribed
@@ -139,7 +139,7 @@ async def _planned(parsed: "Statement", request: ReadRequest, threads: int) -> "
     source = await open_source(reached)
     try:
         listed: Sequence[str] = ()
-        topics: Mapping[str, Sequence[Hinted]] = {}
+        topics: Mapping[str, Sequence[PlannedRange]] = {}
         if parsed.lists_topics:
             listed = sorted(one.name for one in await source.index.topics(None))
         else:
@@ -160,7 +160,7 @@ async def _planned(parsed: "Statement", request: ReadRequest, threads: int) -> "
 
 async def _pinned(
     source: TopicSource, parsed: "Statement", request: ReadRequest
-) -> dict[str, list[Hinted]]:
+) -> dict[str, list[PlannedRange]]:
     """The ranges of every topic of the statement, all at one offset vector."""
     meant = await topics_meant(source.index, parsed.names)
     request = replace(request, topics=Subscribed(tuple(sorted(set(meant.values())))))
@@ -170,7 +170,7 @@ async def _pinned(
     hinted = await source.hinted(found.ranges, options)
     for note in notes:
         _log.warning("%s", note)
-    by_topic: dict[str, list[Hinted]] = {name: [] for name in meant.values()}
+    by_topic: dict[str, list[PlannedRange]] = {name: [] for name in meant.values()}
     for one in hinted:
         by_topic[one.pinned.topic].append(one)
     return by_topic

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lakelog.index.entries import Entry
-from lakelog.lake.read.range_plan import Hinted
+from lakelog.lake.read.range_plan import PlannedRange
 from lakelog.records.header import LOG_APPEND_TIME_BIT
 from lakelog.streams.objects import FileKind
 
@@ -136,7 +136,7 @@ class TopicParts:
 
     whole: tuple[str, ...]
     cut: tuple[CutFile, ...]
-    tail: tuple[Hinted, ...]
+    tail: tuple[PlannedRange, ...]
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -144,7 +144,7 @@ class TopicParts:
         return (*self.whole, *(one.path for one in self.cut))
 
 
-def topic_parts(ranges: Iterable[Hinted], directory: str | None) -> TopicParts:
+def topic_parts(ranges: Iterable[PlannedRange], directory: str | None) -> TopicParts:
     """The ranges of a topic, taken apart; without a directory DuckDB scans no file.
 
     What a path of the file system means to DuckDB's patterns is not scanned by it either.
@@ -153,7 +153,7 @@ def topic_parts(ranges: Iterable[Hinted], directory: str | None) -> TopicParts:
         return TopicParts((), (), tuple(ranges))
     whole: list[str] = []
     cut: list[CutFile] = []
-    tail: list[Hinted] = []
+    tail: list[PlannedRange] = []
     for one in ranges:
         position = one.pinned.start
         for entry in one.entries:
@@ -173,7 +173,7 @@ def topic_parts(ranges: Iterable[Hinted], directory: str | None) -> TopicParts:
     return TopicParts(tuple(whole), tuple(cut), tuple(tail))
 
 
-def _is_whole(entry: Entry, within: Hinted) -> bool:
+def _is_whole(entry: Entry, within: PlannedRange) -> bool:
     """Whether all rows of the file are meant; the first of a trimmed log may have more than that.
 
     A file that was being made while the log was trimmed begins before its entry.

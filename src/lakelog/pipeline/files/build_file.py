@@ -22,19 +22,19 @@ import numpy as np
 
 from lakelog.objects.port import ObjectStore
 from lakelog.pipeline.files.file_task import (
+    FailureKind,
     FileTask,
     SegmentInputs,
     TableInputs,
-    Trouble,
     WalInputs,
     WalPiece,
     are_kept,
     unpack_offsets,
 )
 from lakelog.pipeline.files.inputs import (
+    InputError,
     RowGroupData,
     StreamIdentity,
-    TroubleError,
     feed_groups,
     feed_segments,
     feed_wal,
@@ -62,7 +62,7 @@ LeftOut: TypeAlias = tuple[tuple[int, int], ...]
 async def build_file(
     objects: ObjectStore, task: FileTask, file: BinaryIO, pool: Executor | None
 ) -> tuple[TableFileFacts | SegmentFacts, LeftOut]:
-    """Write the task's file, and say what is known of it and what it lacks; `TroubleError` if not.
+    """Write the task's file, and say what is known of it and what it lacks; `InputError` if not.
 
     With a pool the loop stays free, and the next bytes are read while these are worked on.
     """
@@ -195,8 +195,8 @@ class _WalRows(_BatchRows):
                     self._add_batch(base_offset, batch)
                 except UnreadableBatchError as error:
                     key = piece_key(self._domain, piece)
-                    trouble = Trouble.UNREADABLE
-                    raise TroubleError(trouble, str(error), key, base_offset, end) from error
+                    trouble = FailureKind.UNREADABLE
+                    raise InputError(trouble, str(error), key, base_offset, end) from error
             base_offset = end
         return base_offset
 
@@ -240,8 +240,8 @@ class _FileRows:
         first, last = offsets.item(0), offsets.item(-1)
         if first < self._reached:
             reason = f"rows of {group.piece.key} begin at {first}, others reach to {self._reached}"
-            raise TroubleError(
-                Trouble.CORRUPT, reason, group.piece.key, group.piece.start, group.piece.end
+            raise InputError(
+                FailureKind.CORRUPT, reason, group.piece.key, group.piece.start, group.piece.end
             )
         self._reached = last + 1
         if self._kept_offsets is not None:
@@ -256,7 +256,7 @@ class _FileRows:
             task = self._task
             count = len(self._kept_offsets)
             reason = f"{count} rows were to be kept, {self._row_count} of them are there"
-            raise TroubleError(Trouble.CORRUPT, reason, "", task.start, task.end)
+            raise InputError(FailureKind.CORRUPT, reason, "", task.start, task.end)
         return self._writer.close()
 
 

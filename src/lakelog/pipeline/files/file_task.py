@@ -184,7 +184,7 @@ class FileResult:
     """The offsets of batches whose records cannot be read: all that the table lacks of segments."""
 
 
-class Trouble(StrEnum):
+class FailureKind(StrEnum):
     """Why there is no file, by what has to happen next."""
 
     MISSING = "missing"
@@ -203,7 +203,7 @@ class FileFailure:
 
     task_id: str
     attempt: str
-    trouble: Trouble
+    trouble: FailureKind
     reason: str
     object_key: str
     """The object at fault, empty where there is none."""

@@ -10,6 +10,7 @@ from typing import Final
 
 from lakelog.index.entries import Entry
 from lakelog.pipeline.files.file_task import (
+    FailureKind,
     FileAnswer,
     FileFailure,
     FileResult,
@@ -19,7 +20,6 @@ from lakelog.pipeline.files.file_task import (
     SegmentPiece,
     TableInputs,
     TablePiece,
-    Trouble,
     WalInputs,
     WalPiece,
 )
@@ -159,15 +159,15 @@ def fact_of(write: FileWrite, answer: FileAnswer) -> Fact | str:
         return FileWritten(_file(write, answer))
     said = f"{answer.object_key}: {answer.reason}" if answer.object_key else answer.reason
     match answer.trouble:
-        case Trouble.MISSING:
+        case FailureKind.MISSING:
             return InputsGone(said)
-        case Trouble.UNREADABLE:
+        case FailureKind.UNREADABLE:
             return Unreadable(said, _quarantine(write, answer))
-        case Trouble.CORRUPT if write.step.record.is_replacing:
+        case FailureKind.CORRUPT if write.step.record.is_replacing:
             return Unreadable(said, (answer.start, answer.end))  # one file of several
-        case Trouble.CORRUPT:
+        case FailureKind.CORRUPT:
             return Unreadable(said)
-        case Trouble.UNAVAILABLE:
+        case FailureKind.UNAVAILABLE:
             return said
 
 

@@ -1,7 +1,7 @@
 """The inputs of workers: WAL objects, segments, and data files by their row groups, all checked.
 
 A worker never raises for its input: what is missing, damaged, unreadable or not what the index says
-is a `TroubleError` that names the object and the offsets, and becomes the task's answer.
+is a `InputError` that names the object and the offsets, and becomes the task's answer.
 
 WAL objects are read in slices, each object of a slice once, and segments a few MiB at once. Data
 files are read row group by row group: memory is bounded by two row groups, one that is read and one
@@ -21,10 +21,10 @@ from lakelog.model.failures import Corrupt, Failure, NotFound
 from lakelog.model.ids import ByteRange, DomainId, WalId
 from lakelog.objects.port import ObjectStore
 from lakelog.pipeline.files.file_task import (
+    FailureKind,
     FileFailure,
     SegmentPiece,
     TablePiece,
-    Trouble,
     WalInputs,
     WalPiece,
 )
@@ -51,10 +51,10 @@ Slice: TypeAlias = tuple[tuple[WalPiece, memoryview], ...]
 """Pieces with their bytes."""
 
 
-class TroubleError(Exception):
+class InputError(Exception):
     """Ends a task; becomes its answer. Empty `key`: no object is at fault."""
 
-    def __init__(self, trouble: Trouble, reason: str, key: str, start: int, end: int) -> None:
+    def __init__(self, trouble: FailureKind, reason: str, key: str, start: int, end: int) -> None:
         super().__init__(reason)
         self.trouble = trouble
         self.key = key
@@ -68,14 +68,14 @@ class TroubleError(Exception):
         )
 
 
-def trouble_of(error: Failure, key: str, start: int, end: int) -> TroubleError:
+def trouble_of(error: Failure, key: str, start: int, end: int) -> InputError:
     """What ends a task because this object of these offsets cannot be read."""
-    trouble = Trouble.UNAVAILABLE
+    trouble = FailureKind.UNAVAILABLE
     if isinstance(error, NotFound):
-        trouble = Trouble.MISSING
+        trouble = FailureKind.MISSING
     elif isinstance(error, Corrupt):
-        trouble = Trouble.CORRUPT
-    return TroubleError(trouble, str(error), key, start, end)
+        trouble = FailureKind.CORRUPT
+    return InputError(trouble, str(error), key, start, end)
 
 
 async def run_in(pool: Executor | None, work: Callable[[], ResultT]) -> ResultT:
@@ -120,7 +120,7 @@ def _add_slice(domain: int, held: Slice, add: Callable[[WalPiece, list[memoryvie
             raise trouble_of(error, key, piece.start, piece.end) from error
         if end != piece.end:
             reason = f"the batches from {piece.start} on end at {end} and not {piece.end}"
-            raise TroubleError(Trouble.CORRUPT, reason, key, piece.start, piece.end)
+            raise InputError(FailureKind.CORRUPT, reason, key, piece.start, piece.end)
 
 
 def _second(first: BaseException | None, second: BaseException | ResultT) -> ResultT:
@@ -238,7 +238,7 @@ class RowGroupData:
     data: memoryview
 
     def rows(self, columns: Sequence[str]) -> "pa.Table":
-        """Its rows, checked; raises `TroubleError`."""
+        """Its rows, checked; raises `InputError`."""
         try:
             return self.file.read(self.number, self.data, columns=columns)
         except Corrupt as error:
@@ -279,7 +279,7 @@ async def _end(objects: ObjectStore, piece: TablePiece) -> memoryview:
     return await _read_file(objects, piece, ByteRange(start, piece.size_bytes))
 
 
-def _file_trouble(error: Failure, piece: TablePiece) -> TroubleError:
+def _file_trouble(error: Failure, piece: TablePiece) -> InputError:
     return trouble_of(error, piece.key, piece.start, piece.end)
 
 

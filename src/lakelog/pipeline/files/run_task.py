@@ -17,13 +17,13 @@ from tempfile import TemporaryFile
 from lakelog.model.failures import Failure
 from lakelog.objects.port import ObjectStore
 from lakelog.pipeline.files.file_task import (
+    FailureKind,
     FileAnswer,
     FileFailure,
     FileResult,
     FileTask,
-    Trouble,
 )
-from lakelog.pipeline.files.inputs import TroubleError
+from lakelog.pipeline.files.inputs import InputError
 from lakelog.pipeline.maintenance.key_scan import ScanAnswer, scan
 from lakelog.pipeline.maintenance.log_compaction import CleaningPlan
 from lakelog.pipeline.options import together
@@ -49,7 +49,7 @@ async def run_task(
             # Not closed here: a store that was cancelled may still read it.
             content = mmap.mmap(file.fileno(), facts.size_bytes, access=mmap.ACCESS_READ)
             await objects.put(task.key, [memoryview(content)])
-    except TroubleError as error:
+    except InputError as error:
         return error.answer(task.task_id, task.attempt)
     except Failure as error:
         return _unavailable(task, task.key, f"{type(error).__name__}: {error}")
@@ -59,7 +59,7 @@ async def run_task(
 
 
 def _unavailable(task: FileTask, key: str, reason: str) -> FileFailure:
-    trouble = TroubleError(Trouble.UNAVAILABLE, reason, key, task.start, task.end)
+    trouble = InputError(FailureKind.UNAVAILABLE, reason, key, task.start, task.end)
     return trouble.answer(task.task_id, task.attempt)
 
 

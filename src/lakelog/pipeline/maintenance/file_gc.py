@@ -39,7 +39,7 @@ from lakelog.objects.port import ObjectStore
 from lakelog.pipeline.maintenance.gc_rules import (
     PREFIXES,
     Garbage,
-    GarbageSuspect,
+    GarbageCandidate,
     ObjectListing,
     SeenTable,
     SeenTables,
@@ -132,7 +132,7 @@ class FileSweeper:
         self._options = options
         self._records = RecordStore(meta, puts_max=1, limit_s=options.records_s)
         self._known: dict[TableName, _Known] = {}
-        self._suspects: dict[str, GarbageSuspect] = {}
+        self._suspects: dict[str, GarbageCandidate] = {}
         self._problems: list[str] = []
 
     async def sweep_once(self) -> SweepReport:

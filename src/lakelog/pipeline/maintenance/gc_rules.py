@@ -52,7 +52,7 @@ _METADATA: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class TableHome:
+class TablePrefix:
     """Where the metadata of one topic's table lies; the key of each object begins with it."""
 
     name: TableName
@@ -86,7 +86,7 @@ class ObjectListing:
     """What a listing showed, by whose it is."""
 
     data: list[str] = field(default_factory=list)
-    homes: dict[TableHome, HomeKeys] = field(default_factory=dict)
+    homes: dict[TablePrefix, HomeKeys] = field(default_factory=dict)
     unknown: KeySample = field(default_factory=KeySample)
     count: int = 0
 
@@ -100,7 +100,7 @@ class ObjectListing:
         if home is None:
             self.unknown.add(key)
             return
-        place = TableHome(TableName(home["space"], home["table"]), home["topic"])
+        place = TablePrefix(TableName(home["space"], home["table"]), home["topic"])
         keys = self.homes.setdefault(place, HomeKeys())
         is_ours = _METADATA.fullmatch(key, home.end()) is not None
         (keys.ours if is_ours else keys.others).append(key)
@@ -236,7 +236,7 @@ def _data_garbage(
 
 
 @dataclass(frozen=True, slots=True)
-class GarbageSuspect:
+class GarbageCandidate:
     """An object that nothing names, since when, and what its table's token was then."""
 
     since_s: float
@@ -245,36 +245,36 @@ class GarbageSuspect:
 
 
 def suspects_after(
-    before: Mapping[str, GarbageSuspect],
+    before: Mapping[str, GarbageCandidate],
     garbage: Garbage,
     *,
     tokens: Mapping[TableName, str],
     once_named: Mapping[TableName, Int64s],
     now_s: float,
-) -> dict[str, GarbageSuspect]:
+) -> dict[str, GarbageCandidate]:
     """The suspects after a pass: what is named again, or could not be judged, is none any more.
 
     `tokens` are those of the pass; `once_named` is what each table named in passes before.
     """
-    fresh = GarbageSuspect(now_s)
+    fresh = GarbageCandidate(now_s)
     suspects = {}
     for key in garbage.certain:
         known = before.get(key)
-        suspects[key] = fresh if known is None else GarbageSuspect(known.since_s)
+        suspects[key] = fresh if known is None else GarbageCandidate(known.since_s)
     nothing = np.zeros(0, np.int64)
     for name, keys in garbage.metadata.items():
         never_named = set(unmarked(keys, once_named.get(name, nothing)))
         for key in keys:
-            first = GarbageSuspect(now_s, tokens[name] if key in never_named else None)
+            first = GarbageCandidate(now_s, tokens[name] if key in never_named else None)
             suspects[key] = before.get(key, first)
     return suspects
 
 
-def is_due(suspect: GarbageSuspect, *, now_s: float, grace_s: float) -> bool:
+def is_due(suspect: GarbageCandidate, *, now_s: float, grace_s: float) -> bool:
     """Whether readers had a grace to finish with it since it was first seen without a name."""
     return now_s - suspect.since_s >= grace_s
 
 
-def is_fenced(suspect: GarbageSuspect, token: str) -> bool:
+def is_fenced(suspect: GarbageCandidate, token: str) -> bool:
     """Whether no commit that is under way can name it, now that its table has this token."""
     return suspect.token is None or suspect.token != token

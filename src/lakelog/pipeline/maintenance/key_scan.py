@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 import numpy as np
 
 from lakelog.objects.port import ObjectStore
-from lakelog.pipeline.files.file_task import FileFailure, TablePiece, Trouble, pack_offsets
+from lakelog.pipeline.files.file_task import FailureKind, FileFailure, TablePiece, pack_offsets
 from lakelog.pipeline.files.inputs import (
+    InputError,
     RowGroupData,
     StreamIdentity,
-    TroubleError,
     feed_groups,
     run_in,
 )
@@ -47,7 +47,7 @@ def source_of(plan: CleaningPlan) -> StreamIdentity:
     return StreamIdentity(name.stream, bytes(name.topic_id), name.partition)
 
 
-def failure_of(plan: CleaningPlan, error: TroubleError) -> FileFailure:
+def failure_of(plan: CleaningPlan, error: InputError) -> FileFailure:
     """What is in the way, as the answer to a plan."""
     return error.answer(f"{plan.name.stream}-clean", "")
 
@@ -60,7 +60,7 @@ async def scan(
     try:
         await feed_groups(objects, source_of(plan), plan.pieces, keys.add, pool=pool)
         return await run_in(pool, keys.survivors)
-    except TroubleError as error:
+    except InputError as error:
         return failure_of(plan, error)
 
 
@@ -78,7 +78,7 @@ class FileKeys:
 async def read_file(
     objects: ObjectStore, plan: CleaningPlan, piece: TablePiece, *, pool: Executor | None = None
 ) -> FileKeys:
-    """The keys of one file of a plan; raises `TroubleError`."""
+    """The keys of one file of a plan; raises `InputError`."""
     keys = _Keys(plan, [piece])
     await feed_groups(objects, source_of(plan), [piece], keys.add, pool=pool)
     return await run_in(pool, keys.of_file)
@@ -98,7 +98,7 @@ def needs_values(plan: CleaningPlan, piece: TablePiece) -> bool:
 def read_keys(plan: CleaningPlan, group: RowGroupData, *, reached: int) -> "pa.Table":
     """Key, offset and `goes` (a tombstone whose time is over) of every row of a row group.
 
-    `reached` is the offset behind the rows before it. Raises `TroubleError`.
+    `reached` is the offset behind the rows before it. Raises `InputError`.
     """
     import pyarrow as pa  # noqa: PLC0415 - slow to import, and an extra
 
@@ -108,7 +108,7 @@ def read_keys(plan: CleaningPlan, group: RowGroupData, *, reached: int) -> "pa.T
     if offsets[0] < reached:
         piece = group.piece
         reason = f"rows of {piece.key} begin at {offsets[0]}, others reach to {reached}"
-        raise TroubleError(Trouble.CORRUPT, reason, piece.key, piece.start, piece.end)
+        raise InputError(FailureKind.CORRUPT, reason, piece.key, piece.start, piece.end)
     goes = np.zeros(len(offsets), np.bool_)
     if looks:
         null = rows["value"].is_null().to_numpy()

@@ -31,7 +31,7 @@ from lakelog.index.ports import IndexedTopic, StreamRange
 from lakelog.log.options import CLOCK_HINT
 from lakelog.model.failures import Conflict, Failure, NotFound, OutcomeUnknown
 from lakelog.objects.port import ObjectStore
-from lakelog.pipeline.files.file_task import FileFailure, Trouble
+from lakelog.pipeline.files.file_task import FailureKind, FileFailure
 from lakelog.pipeline.maintenance.key_scan import Scanner
 from lakelog.pipeline.maintenance.log_compaction import (
     CleaningGroup,
@@ -341,7 +341,7 @@ class MaintenanceScheduler:
         else:
             if isinstance(answer, FileFailure):
                 self._scanned.troubles.append((plan.name, f"{answer.object_key}: {answer.reason}"))
-                if answer.trouble in (Trouble.CORRUPT, Trouble.MISSING):
+                if answer.trouble in (FailureKind.CORRUPT, FailureKind.MISSING):
                     self._scanned.damaged[stream] = (answer.start, answer.end)
             else:
                 survivors = {file.key: file for file in answer}

@@ -32,7 +32,7 @@ from lakelog.pipeline.saga.steps import (
     MoveTable,
     ReplaceFiles,
     Step,
-    TaskStuck,
+    TaskBlocked,
     WriteFile,
     abandon,
     next_step,
@@ -110,7 +110,7 @@ class TaskExecutor:
                 return await self._swap(observed, step)
             case Forget():
                 return await self._forget(observed)
-            case TaskStuck(reason=reason):
+            case TaskBlocked(reason=reason):
                 return await self._let_go(observed, reason)
             case Finished() | LeaseLost() | WriteFile():
                 return []  # at its end, another's, or waiting for an engine

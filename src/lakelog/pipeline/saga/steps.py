@@ -161,7 +161,7 @@ class LeaseLost:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskStuck:
+class TaskBlocked:
     """What was found cannot be; report it, let go of the lease, change nothing."""
 
     reason: str
@@ -177,7 +177,7 @@ Step: TypeAlias = (
     | Forget
     | Finished
     | LeaseLost
-    | TaskStuck
+    | TaskBlocked
 )
 
 EFFECTS = (
@@ -258,7 +258,7 @@ def _begin(record: TaskRecord, stream: StreamView) -> Step:
     if not pieces or _is_trimmed(record, pieces):
         return _closed(record, "the range was trimmed")
     if pieces[-1].end != record.end or {piece.kind for piece in pieces} not in record.input_kinds:
-        return TaskStuck(
+        return TaskBlocked(
             f"the index no longer has [{record.start}, {record.end}) as it was planned"
         )
     return WriteFile(record, pieces, stream.log_start)
@@ -282,7 +282,7 @@ def _commit(record: TaskRecord, seen: Observation) -> Step:
     table = seen.table
     if table is None or table.topic_id != record.topic_id:
         gone = seen.stream is None
-        return _aborted(record, "all is gone") if gone else TaskStuck("the topic has no table")
+        return _aborted(record, "all is gone") if gone else TaskBlocked("the topic has no table")
     match judge_task(record, table):
         case CommitFit.PRESENT:
             return _committed(record, file)
@@ -301,7 +301,7 @@ def _commit(record: TaskRecord, seen: Observation) -> Step:
 def _misfit(record: TaskRecord, table: PartitionTableView) -> Step:
     if record.is_replacing:
         return _aborted(record, "the table no longer has the files that were to be replaced")
-    return TaskStuck(
+    return TaskBlocked(
         f"the table reaches to {table.offset}, not to {record.expected},"
         f" where [{record.start}, {record.end}) was planned from"
     )
@@ -320,12 +320,12 @@ def _swap(record: TaskRecord, stream: StreamView | None) -> Step:
             return Mark(replace(record, state=TaskState.WAL_GC_READY), "mark ready")
         return Mark(replace(record, state=TaskState.INDEX_SWAPPED), "mark swapped")
     if swapped:
-        return TaskStuck("the index went back: it names objects whose place a file took")
+        return TaskBlocked("the index went back: it names objects whose place a file took")
     begin = left[0].start
     # A Swap also covers what trimming left of its range: refused, it would double rows (T4).
     begins = begin == record.start or record.start < begin == stream.first_start
     if len(left) != len(inside) or not begins or left[-1].end != record.end:
-        return TaskStuck(
+        return TaskBlocked(
             f"the index holds [{record.start}, {record.end}) in pieces that do not fit"
         )
     return AppendSwap(

@@ -24,7 +24,7 @@ from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.config.stores import open_objects
 from lakelog.model.failures import Failure
 from lakelog.objects.port import ObjectStore
-from lakelog.pipeline.files.file_task import FileAnswer, FileFailure, FileTask, Trouble
+from lakelog.pipeline.files.file_task import FailureKind, FileAnswer, FileFailure, FileTask
 from lakelog.pipeline.files.run_task import run_task
 from lakelog.records import kernels
 
@@ -212,7 +212,7 @@ def failure_of(task: FileTask, error: Exception) -> FileFailure:
     """The answer to a task whose worker raised."""
     reason = f"{type(error).__name__}: {error}"
     return FileFailure(
-        task.task_id, task.attempt, Trouble.UNAVAILABLE, reason, "", task.start, task.end
+        task.task_id, task.attempt, FailureKind.UNAVAILABLE, reason, "", task.start, task.end
     )
 
 

@@ -19,12 +19,12 @@ from lakelog import __version__
 from lakelog.model.failures import Unavailable
 from lakelog.pipeline.files.file_task import (
     BinOptions,
+    FailureKind,
     FileFailure,
     TablePiece,
-    Trouble,
     pack,
 )
-from lakelog.pipeline.files.inputs import TroubleError
+from lakelog.pipeline.files.inputs import InputError
 from lakelog.pipeline.maintenance.key_scan import (
     FileKeys,
     ScanAnswer,
@@ -131,11 +131,11 @@ def _read(address: StoreAddress, plan: CleaningPlan, piece: TablePiece) -> FileK
     try:
         place = place_of(address)
         return place.run(read_file(place.objects, plan, piece, pool=place.pool))
-    except TroubleError as error:
+    except InputError as error:
         return failure_of(plan, error)
     except Exception as error:  # noqa: BLE001 - a bug in one file must not end the others
         reason = f"{type(error).__name__}: {error}"
-        trouble = TroubleError(Trouble.UNAVAILABLE, reason, piece.key, piece.start, piece.end)
+        trouble = InputError(FailureKind.UNAVAILABLE, reason, piece.key, piece.start, piece.end)
         return failure_of(plan, trouble)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lakelog.discovery.failures import ConfigError
 from lakelog.discovery.node import NodeId, NodeInfo, NodeMetadata, NodeState
-from lakelog.discovery.user_data import (
+from lakelog.discovery.roster import (
     FACTS_MAGIC,
     NODE_IDS_TOTAL_BYTES_MAX,
     NODE_MAGIC,
@@ -84,7 +84,7 @@ def test_a_node_is_read_as_it_was_written(node: NodeInfo) -> None:
 def test_equal_nodes_have_equal_bytes_in_another_process_with_another_hash_seed() -> None:
     program = (
         "import sys; from lakelog.discovery.node import *;"
-        "from lakelog.discovery.user_data import encode_node;"
+        "from lakelog.discovery.roster import encode_node;"
         "tags = {text: '1' for text in {'x', 'y', 'z', 'w'}};"
         "node = NodeInfo(NodeId('n'), metadata=NodeMetadata(tags=tags, version='1'));"
         "sys.stdout.buffer.write(encode_node(node))"

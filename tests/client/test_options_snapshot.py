@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.client.snapshot import PartitionSnapshot, Snapshot, resume_position
+from lakelog.client.options import PartitionSnapshot, Snapshot, resume_position
 from lakelog.kafka_client.failures import BadConfig
 
 TOPIC_ID = "0123456789abcdef" * 2
