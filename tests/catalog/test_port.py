@@ -9,8 +9,8 @@ import pytest
 @pytest.mark.parametrize(
     "module",
     [
-        *("port", "pointers", "offset_vector", "definition", "guard", "live_files", "threads"),
-        *("tables", "create", "history"),
+        *("port", "pointers", "definition", "guard", "live_files", "threads"),
+        *("tables", "history"),
     ],
 )
 def test_what_the_broker_may_load_brings_no_heavy_library(module: str) -> None:
