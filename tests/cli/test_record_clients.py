@@ -21,14 +21,12 @@ from lakelog.cli.record_clients import (
     _Place,
     _records,
     consume,
-    murmur2,
-    partition_of,
 )
 from lakelog.kafka_client.admin import EARLIEST_MS
 from lakelog.kafka_client.cluster import KafkaCluster
 from lakelog.kafka_client.failures import BrokerError
 from lakelog.model.errors import ErrorCode
-from lakelog.records.build import BatchOptions, Record, build_batch
+from lakelog.records.build import BatchOptions, Record, build_batch, murmur2, partition_of
 from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.fetch import (
     AbortedTransaction,

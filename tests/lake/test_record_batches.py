@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from tests.lake.blocks import Row, decoded, form, read_back, rows_of, target
 
 from lakelog.index.messages import WriteTarget
-from lakelog.lake.write.record_batches import RowFormat, StreamBatch, built_batches, murmur2
+from lakelog.lake.write.record_batches import RowFormat, StreamBatch, built_batches
 from lakelog.lake.write.write_options import BadRow
 from lakelog.records import kernels
 from lakelog.records.acceptance import AcceptedBatch, BatchRules, TimestampType, inspect
+from lakelog.records.build import murmur2
 from lakelog.records.codecs import Codec
 from lakelog.records.header import LOG_APPEND_TIME_BIT, parse_header, restamp
 

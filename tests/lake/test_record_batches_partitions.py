@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from tests.lake.blocks import rows_of
 
 from lakelog.lake.write import record_batches as making
-from lakelog.lake.write.record_batches import chosen_partitions, hash_in_python, murmur2
+from lakelog.lake.write.record_batches import chosen_partitions, hash_in_python
 from lakelog.lake.write.write_options import BadRow
 from lakelog.records import kernels
-from lakelog.records.build import RecordBlock
+from lakelog.records.build import RecordBlock, murmur2
 
 JAVA = {
     b"21": -973932308,

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tests.lake.running import Broker
 
 import lakelog
-from lakelog.lake.write.record_batches import murmur2
+from lakelog.records.build import murmur2
 
 QUERY_S = 60
 

@@ -3,6 +3,8 @@
 Both write the bytes that Kafka's own builders write: numbers in their shortest form, the first
 record's timestamp as base, the greatest as max. Offset deltas are 0..n-1 unless given; given ones
 may have holes, as compaction leaves them (row 8).
+
+Where a record with a key goes is decided here too, as Kafka's producers decide it (`partition_of`).
 """
 
 from collections.abc import Sequence
@@ -228,3 +230,30 @@ def _seal(records: memoryview, shape: _Shape, options: BatchOptions) -> bytes:
     )
     batch[CRC_OFFSET : CRC_OFFSET + 4] = batch_crc(memoryview(batch)).to_bytes(4, "big")
     return bytes(batch)
+
+
+# The numbers of murmur2 as Kafka uses it (org.apache.kafka.common.utils.Utils).
+SEED: Final = 0x9747B28C
+MULTIPLIER: Final = 0x5BD1E995
+SHIFT: Final = 24
+_WORD: Final = 0xFFFFFFFF
+
+
+def murmur2(data: bytes | memoryview) -> int:
+    """The hash that Java's producers partition by, as an unsigned number."""
+    length = len(data)
+    state = SEED ^ length
+    whole = length & ~3
+    for at in range(0, whole, 4):
+        word = int.from_bytes(data[at : at + 4], "little") * MULTIPLIER & _WORD
+        word = (word ^ (word >> SHIFT)) * MULTIPLIER & _WORD
+        state = (state * MULTIPLIER & _WORD) ^ word
+    if length & 3:
+        state = (state ^ int.from_bytes(data[whole:], "little")) * MULTIPLIER & _WORD
+    state = (state ^ (state >> 13)) * MULTIPLIER & _WORD
+    return state ^ (state >> 15)
+
+
+def partition_of(key: bytes, partition_count: int) -> int:
+    """Where Kafka's own producers put a record with this key."""
+    return (murmur2(key) & 0x7FFFFFFF) % partition_count

@@ -10,7 +10,8 @@ import numba
 import numpy as np
 from numba import types
 
-from lakelog.lake.write.record_batches import MULTIPLIER, SEED, SHIFT, HashKernel
+from lakelog.lake.write.record_batches import HashKernel
+from lakelog.records.build import MULTIPLIER, SEED, SHIFT
 
 if TYPE_CHECKING:
     from lakelog.lake.write.record_batches import Hashes

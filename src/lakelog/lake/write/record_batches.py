@@ -36,6 +36,7 @@ from lakelog.records.build import (
     BatchOptions,
     RecordBlock,
     build_from_block,
+    murmur2,
     plan_batches,
     record_bytes_bound,
 )
@@ -52,11 +53,7 @@ if TYPE_CHECKING:
 
 Hashes: TypeAlias = "NDArray[np.uint32]"
 
-SEED: Final = 0x9747B28C
-MULTIPLIER: Final = 0x5BD1E995
-SHIFT: Final = 24
 
-_WORD: Final = 0xFFFFFFFF
 _POSITIVE: Final = 0x7FFFFFFF
 
 
@@ -82,21 +79,6 @@ def chosen_partitions(
     if not unnamed.any():
         return given
     return np.where(unnamed, _hashed_partitions(block, count), given)
-
-
-def murmur2(data: bytes | memoryview) -> int:
-    """The hash that Java's producers partition by, as an unsigned number."""
-    length = len(data)
-    state = SEED ^ length
-    whole = length & ~3
-    for at in range(0, whole, 4):
-        word = int.from_bytes(data[at : at + 4], "little") * MULTIPLIER & _WORD
-        word = (word ^ (word >> SHIFT)) * MULTIPLIER & _WORD
-        state = (state * MULTIPLIER & _WORD) ^ word
-    if length & 3:
-        state = (state ^ int.from_bytes(data[whole:], "little")) * MULTIPLIER & _WORD
-    state = (state ^ (state >> 13)) * MULTIPLIER & _WORD
-    return state ^ (state >> 15)
 
 
 def hash_in_python(data: "Bytes", starts: "Longs", ends: "Longs", hashes: "Hashes", /) -> None:
