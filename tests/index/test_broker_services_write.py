@@ -92,16 +92,24 @@ def test_a_commit_is_taken_in_domain_by_domain_and_once() -> None:
     run(scenario)
 
 
+async def placed_in_each(
+    broker: Broker, stores: Stores
+) -> tuple[dict[int, int], dict[int, list[bytes]]]:
+    """By domain: a stream of it, and the Commit of an object with one record for that stream."""
+    topic = await made(broker, "t", 8)
+    of = {broker.log.domain_of(stream): stream for stream in topic.streams()}
+    data = {
+        domain: [await commit_bytes(stores, [(of[domain], batch(b"a"))], domain=domain)]
+        for domain in of
+    }
+    return of, data
+
+
 def test_what_one_domain_took_in_stays_when_another_refuses_and_the_repeat_skips_it() -> None:
     async def scenario(stores: Stores) -> None:
         async with whole_broker(stores, domains=2) as broker:
             index = WriteService(broker, stores.clock)
-            topic = await made(broker, "t", 8)
-            of = {broker.log.domain_of(stream): stream for stream in topic.streams()}
-            data = {
-                domain: [await commit_bytes(stores, [(of[domain], batch(b"a"))], domain=domain)]
-                for domain in of
-            }
+            of, data = await placed_in_each(broker, stores)
             await index.commit("job", 1, {0: data[0]})
             done = await index.commit("job", 1, data)
             assert [one.is_new for one in done] == [False, True]
@@ -114,12 +122,7 @@ def test_unavailable_is_said_only_where_no_domain_took_anything_in() -> None:
     async def scenario(stores: Stores) -> None:
         async with whole_broker(stores, domains=2) as broker:
             index = WriteService(broker, stores.clock)
-            topic = await made(broker, "t", 8)
-            of = {broker.log.domain_of(stream): stream for stream in topic.streams()}
-            data = {
-                domain: [await commit_bytes(stores, [(of[domain], batch(b"a"))], domain=domain)]
-                for domain in of
-            }
+            of, data = await placed_in_each(broker, stores)
             broker.log.replicas[1]._queue.end("it cannot write")
             with pytest.raises(Unavailable):
                 await index.commit("job", 1, {1: data[1]})
