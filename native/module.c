@@ -1,0 +1,50 @@
+/* The module `lakelog._native`: loops over bytes that Python would take too long for.
+
+   arguments.c  arguments as plain memory
+   crc32c.c     checksums
+   scan.c       the records of a batch, checked (records.h reads one) */
+
+#include "functions.h"
+#include "kernel.h"
+
+#define FUNCTION(name) \
+    {#name, (PyCFunction)(void (*)(void))native_##name, METH_FASTCALL, NULL}
+
+/* crc32c(data, crc) -> int */
+PyObject *native_crc32c(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
+    (void)module;
+    Buffers buffers = {.count = 0};
+    int64_t size, crc;
+    if (!argument_count_is("crc32c", nargs, 2) || !read_int64s(args + 1, 1, &crc)) {
+        return NULL;
+    }
+    const uint8_t *data = buffers_bytes(&buffers, args[0], &size);
+    if (data == NULL) {
+        return NULL;
+    }
+    uint32_t sum;
+    Py_BEGIN_ALLOW_THREADS
+    sum = crc32c((uint32_t)crc, data, (size_t)size);
+    Py_END_ALLOW_THREADS
+    buffers_release(&buffers);
+    return PyLong_FromUnsignedLong(sum);
+}
+
+static PyMethodDef functions[] = {
+    FUNCTION(crc32c),
+    FUNCTION(scan),
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "lakelog._native",
+    .m_doc = "Loops over bytes that Python would take too long for.",
+    .m_size = 0,
+    .m_methods = functions,
+};
+
+PyMODINIT_FUNC PyInit__native(void) {
+    crc32c_prepare();
+    return PyModule_Create(&definition);
+}

@@ -1,0 +1,64 @@
+/* One pass over a batch's records: structure, offset deltas, timestamps, keys (`records/scan.py`). */
+
+#include "functions.h"
+#include "records.h"
+
+ScanOutcome scan_records(const uint8_t *data, int64_t size, int64_t position, int64_t index,
+                         int64_t count, Limits limits) {
+    ScanOutcome outcome = {DONE, position, index, INT64_MAX, INT64_MIN, 0};
+    for (; outcome.index < count; outcome.index++) {
+        int64_t end = 0;
+        Record record;
+        int64_t start = read_record_length(data, outcome.position, size, &end);
+        if (start < 0) {
+            outcome.verdict = start == ENDED ? INCOMPLETE : MALFORMED;
+            return outcome;
+        }
+        if (!read_record(data, start, end, &record)) {
+            outcome.verdict = MALFORMED;
+            return outcome;
+        }
+        if (record.offset_delta != outcome.index) {
+            outcome.verdict = MISPLACED;
+            return outcome;
+        }
+        int64_t timestamp_ms = wrapping_add(limits.base_ms, record.delta_ms);
+        outcome.least_ms = min64(outcome.least_ms, timestamp_ms);
+        outcome.greatest_ms = max64(outcome.greatest_ms, timestamp_ms);
+        bool outside = timestamp_ms < limits.lower_ms || timestamp_ms > limits.upper_ms;
+        if ((limits.keyed && record.key_length < 0)
+            || (outside && timestamp_ms != NO_TIMESTAMP_MS)) {
+            outcome.bad++;
+        }
+        outcome.position = end;
+    }
+    return outcome;
+}
+
+/* scan(data, position, index, count, limits) -> ScanOutcome */
+PyObject *native_scan(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
+    (void)module;
+    Buffers buffers = {.count = 0};
+    int64_t size, numbers[3], limits[4];
+    if (!argument_count_is("scan", nargs, 5) || !read_int64s(args + 1, 3, numbers)
+        || !read_tuple(args[4], 4, limits)) {
+        return NULL;
+    }
+    const uint8_t *data = buffers_bytes(&buffers, args[0], &size);
+    if (data == NULL) {
+        return NULL;
+    }
+    if (numbers[0] < 0 || numbers[0] > size) {
+        buffers_release(&buffers);
+        PyErr_SetString(PyExc_ValueError, "the position is not in the data");
+        return NULL;
+    }
+    ScanOutcome outcome;
+    Py_BEGIN_ALLOW_THREADS
+    outcome = scan_records(data, size, numbers[0], numbers[1], numbers[2],
+                           (Limits){limits[0], limits[1], limits[2], limits[3]});
+    Py_END_ALLOW_THREADS
+    buffers_release(&buffers);
+    return Py_BuildValue("LLLLLL", outcome.verdict, outcome.position, outcome.index,
+                         outcome.least_ms, outcome.greatest_ms, outcome.bad);
+}
