@@ -12,12 +12,11 @@ PROCESSES := -n 3 --dist loadgroup --no-loadscope-reorder
 help:  ## List the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml constraints.txt setup.py $(wildcard native/*.[ch])
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[dev]'
-	$(BIN)/python -c 'from lakelog.records import kernels; kernels.load()'
 	@touch $@
 
 up: $(STAMP)  ## Start the embedded broker on 127.0.0.1:9092 (Ctrl+C stops it)

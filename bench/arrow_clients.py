@@ -36,8 +36,6 @@ class ReadJob(msgspec.Struct, frozen=True):
     records: int
     batch_rows: int = 100_000
     held_bytes: int = 256 << 20
-    is_loaded: bool = False
-    """Whether our compiled kernels are loaded before it begins: they would count as memory."""
 
 
 class ReadOutcome(msgspec.Struct, frozen=True):
@@ -108,11 +106,7 @@ def by_lakelog(job: ReadJob, *, ordered: bool) -> ReadOutcome:
     from lakelog.client import (  # noqa: PLC0415 - one library a process
         ConsumerManager,
         SourceTopic,
-        decoder,
     )
-
-    if job.is_loaded:
-        decoder.load_kernels()
 
     def read(progress: ReadProgress) -> None:
         with ConsumerManager(

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from bench.raw import PRODUCE, PRODUCE_VERSION, Client, check_produced, produce_body
-from lakelog.records import kernels
 from lakelog.records.build import NUMBERS, BatchOptions, RecordBlock, build_from_block
 from lakelog.records.codecs import Codec
 
@@ -47,7 +46,6 @@ class TopicShape:
 
 def fill(port: int, topic: str, shape: TopicShape) -> None:
     """Make the topic and write all its records."""
-    kernels.load()
     with Client(port) as client:
         client.create_topic(topic, shape.partitions)
         waiting: list[tuple[int, bytes]] = []

@@ -161,7 +161,6 @@ def behind(arena: Arena, broker: ProcessBroker) -> None:
         job = ReadJob(
             *("ordered", broker.bootstrap, topic, shape.partitions, records),
             held_bytes=HELD_BYTES,
-            is_loaded=True,
         )
         outcome = read(broker, job)
     if outcome.disorder:

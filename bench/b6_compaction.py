@@ -25,7 +25,6 @@ from bench.wal_backlog import fill, open_objects
 from lakelog.objects.local import LocalObjectStore
 from lakelog.pipeline.files.file_task import FileResult, FileTask
 from lakelog.pipeline.files.run_task import run_task
-from lakelog.records import kernels
 from lakelog.records.codecs import Codec
 
 NAME = "b6"
@@ -45,7 +44,6 @@ ROW_GROUP_ROWS = 52_000
 
 def run(arena: Arena) -> None:
     """Measure each codec, ours and pyarrow one after the other."""
-    kernels.load()
     for number in range(arena.scale.rounds):
         for codec in CODECS if not arena.scale.quick else CODECS[:1]:
             with arena.folder() as folder:

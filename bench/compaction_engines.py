@@ -31,7 +31,6 @@ from lakelog.pipeline.files.run_task import InlineEngine, run_task
 from lakelog.pipeline.ports import TaskEngine
 from lakelog.pipeline.spark.engine import SparkEngine
 from lakelog.pipeline.spark.settings import SparkOptions
-from lakelog.records import kernels
 
 ROUNDS = 40
 BATCHES_PER_CHUNK = 16
@@ -129,7 +128,6 @@ class Effort:
 
 async def in_process_effort(folder: Path, tasks: Sequence[FileTask]) -> Effort:
     """Measure an engine in this process, with the one thread of a Spark worker."""
-    kernels.load()
     objects = await open_objects(folder)
     with ThreadPoolExecutor(1) as pool:
         engine = InlineEngine(objects, pool, slots=1)
@@ -235,7 +233,6 @@ def memory_cell(folder: Path, quick: bool) -> Cell:
 
 def memory_of(folder: Path, task: FileTask) -> dict[str, float]:
     """Run a small task, then this one; both figures are of the whole process."""
-    kernels.load()
 
     async def work() -> dict[str, float]:
         objects = await open_objects(folder)

@@ -43,8 +43,33 @@ void *buffers_items(Buffers *buffers, PyObject *object, int itemsize, bool writa
                      view->itemsize);
         return NULL;
     }
+    if ((uintptr_t)view->buf % (size_t)itemsize != 0 && view->len > 0) {
+        PyErr_SetString(PyExc_ValueError, "items do not lie where their size wants them");
+        return NULL;
+    }
     *count = view->len / itemsize;
     return view->buf != NULL ? view->buf : "";
+}
+
+void *buffers_rows(Buffers *buffers, PyObject *object, int itemsize, bool writable, int64_t rows,
+                   int64_t *columns) {
+    int64_t count;
+    void *items = buffers_items(buffers, object, itemsize, writable, &count);
+    if (items == NULL) {
+        return NULL;
+    }
+    const Py_buffer *view = &buffers->views[buffers->count - 1];
+    if (view->ndim < 2 || view->shape[0] != rows) {
+        PyErr_Format(PyExc_ValueError, "an array of %lld rows is wanted", (long long)rows);
+        return NULL;
+    }
+    *columns = count / rows;
+    return items;
+}
+
+PyObject *refuse(const char *reason) {
+    PyErr_SetString(PyExc_ValueError, reason);
+    return NULL;
 }
 
 bool argument_count_is(const char *name, Py_ssize_t found, Py_ssize_t wanted) {

@@ -7,7 +7,34 @@
 
 #define NATIVE_FUNCTION(name) PyObject *name(PyObject *, PyObject *const *, Py_ssize_t)
 
+/* build.c */
+NATIVE_FUNCTION(native_hash_places);
+NATIVE_FUNCTION(native_write_records);
+
+/* columns.c */
+NATIVE_FUNCTION(native_fill_columns);
+NATIVE_FUNCTION(native_fill_headers);
+NATIVE_FUNCTION(native_fill_views);
+
+/* fetched.c */
+NATIVE_FUNCTION(native_fill_rows);
+NATIVE_FUNCTION(native_walk_batches);
+
+/* module.c */
 NATIVE_FUNCTION(native_crc32c);
+
+/* ordering.c */
+NATIVE_FUNCTION(native_choose_rows);
+NATIVE_FUNCTION(native_gather_rows);
+NATIVE_FUNCTION(native_merge_rows);
+
+/* scan.c */
 NATIVE_FUNCTION(native_scan);
+
+/* sorting.c */
+NATIVE_FUNCTION(native_stable_order);
+
+/* sources.c */
+NATIVE_FUNCTION(native_row_source);
 
 #endif

@@ -38,6 +38,40 @@ const uint8_t *buffers_bytes(Buffers *buffers, PyObject *object, int64_t *size);
 void *buffers_items(Buffers *buffers, PyObject *object, int itemsize, bool writable,
                     int64_t *count);
 
+/* The same of an array whose first dimension is `rows`; `columns` is how many items a row has. */
+void *buffers_rows(Buffers *buffers, PyObject *object, int itemsize, bool writable, int64_t rows,
+                   int64_t *columns);
+
+/* Defines the module's function `native_<name>`, which takes `wanted` arguments: `call_<name>` gets
+   them, and the buffers that it takes are released after it. */
+#define KERNEL(name, wanted)                                                             \
+    PyObject *native_##name(PyObject *module, PyObject *const *args, Py_ssize_t nargs) { \
+        (void)module;                                                                    \
+        if (!argument_count_is(#name, nargs, wanted)) {                                  \
+            return NULL;                                                                 \
+        }                                                                                \
+        Buffers buffers;                                                                 \
+        buffers.count = 0;                                                               \
+        PyObject *answer = call_##name(args, &buffers);                                  \
+        buffers_release(&buffers);                                                       \
+        return answer;                                                                   \
+    }
+
+/* Let other threads run while so many bytes are gone through; NULL where that is done sooner than
+   the GIL could be taken again, for which a busy thread may make us wait 5 ms. */
+static inline PyThreadState *allow_threads(int64_t bytes) {
+    return bytes > 16 * 1024 ? PyEval_SaveThread() : NULL;
+}
+
+static inline void end_allow_threads(PyThreadState *state) {
+    if (state != NULL) {
+        PyEval_RestoreThread(state);
+    }
+}
+
+/* NULL with a Python error: an argument is of a kind that is right, but not its value. */
+PyObject *refuse(const char *reason);
+
 /* False with a Python error when the number of arguments is another. */
 bool argument_count_is(const char *name, Py_ssize_t found, Py_ssize_t wanted);
 
@@ -96,6 +130,16 @@ static inline int64_t wrapping_add(int64_t one, int64_t other) {
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "the kernels are written for little-endian machines; build without them"
+#endif
+
+/* --- processors ----------------------------------------------------------------------------- */
+
+/* A loop that is compiled twice, and chosen when the module is loaded: with AVX2 and BMI2 it takes
+   up to a third less, as shifts by a variable number of bits are one step there. */
+#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) && __GNUC__ >= 12
+#define FOR_THIS_PROCESSOR __attribute__((target_clones("arch=x86-64-v3", "default")))
+#else
+#define FOR_THIS_PROCESSOR
 #endif
 
 /* --- CRC-32C -------------------------------------------------------------------------------- */

@@ -1,7 +1,11 @@
 /* The module `lakelog._native`: loops over bytes that Python would take too long for.
 
    arguments.c  arguments as plain memory
+   build.c      records written from columns, and the hash of their keys
+   columns.c    where the fields of records lie, and views of them
    crc32c.c     checksums
+   fetched.c    the batches of a Fetch answer as columns
+   ordering.c   rows of several sources merged by their time (sources.c, sorting.c)
    scan.c       the records of a batch, checked (records.h reads one) */
 
 #include "functions.h"
@@ -31,8 +35,20 @@ PyObject *native_crc32c(PyObject *module, PyObject *const *args, Py_ssize_t narg
 }
 
 static PyMethodDef functions[] = {
+    FUNCTION(hash_places),
+    FUNCTION(write_records),
+    FUNCTION(fill_columns),
+    FUNCTION(fill_headers),
+    FUNCTION(fill_views),
+    FUNCTION(fill_rows),
+    FUNCTION(walk_batches),
     FUNCTION(crc32c),
+    FUNCTION(choose_rows),
+    FUNCTION(gather_rows),
+    FUNCTION(merge_rows),
     FUNCTION(scan),
+    FUNCTION(stable_order),
+    FUNCTION(row_source),
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,8 +1,9 @@
-/* One pass over a batch's records: structure, offset deltas, timestamps, keys (`records/scan.py`). */
+/* One pass over the records of a batch: structure, deltas, timestamps, keys (`records/scan.py`). */
 
 #include "functions.h"
 #include "records.h"
 
+FOR_THIS_PROCESSOR
 ScanOutcome scan_records(const uint8_t *data, int64_t size, int64_t position, int64_t index,
                          int64_t count, Limits limits) {
     ScanOutcome outcome = {DONE, position, index, INT64_MAX, INT64_MIN, 0};
@@ -36,29 +37,24 @@ ScanOutcome scan_records(const uint8_t *data, int64_t size, int64_t position, in
 }
 
 /* scan(data, position, index, count, limits) -> ScanOutcome */
-PyObject *native_scan(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
-    (void)module;
-    Buffers buffers = {.count = 0};
+static PyObject *call_scan(PyObject *const *args, Buffers *buffers) {
     int64_t size, numbers[3], limits[4];
-    if (!argument_count_is("scan", nargs, 5) || !read_int64s(args + 1, 3, numbers)
-        || !read_tuple(args[4], 4, limits)) {
+    if (!read_int64s(args + 1, 3, numbers) || !read_tuple(args[4], 4, limits)) {
         return NULL;
     }
-    const uint8_t *data = buffers_bytes(&buffers, args[0], &size);
+    const uint8_t *data = buffers_bytes(buffers, args[0], &size);
     if (data == NULL) {
         return NULL;
     }
     if (numbers[0] < 0 || numbers[0] > size) {
-        buffers_release(&buffers);
-        PyErr_SetString(PyExc_ValueError, "the position is not in the data");
-        return NULL;
+        return refuse("the position is not in the data");
     }
-    ScanOutcome outcome;
-    Py_BEGIN_ALLOW_THREADS
-    outcome = scan_records(data, size, numbers[0], numbers[1], numbers[2],
-                           (Limits){limits[0], limits[1], limits[2], limits[3]});
-    Py_END_ALLOW_THREADS
-    buffers_release(&buffers);
+    PyThreadState *state = allow_threads(size - numbers[0]);
+    ScanOutcome outcome = scan_records(data, size, numbers[0], numbers[1], numbers[2],
+                                       (Limits){limits[0], limits[1], limits[2], limits[3]});
+    end_allow_threads(state);
     return Py_BuildValue("LLLLLL", outcome.verdict, outcome.position, outcome.index,
                          outcome.least_ms, outcome.greatest_ms, outcome.bad);
 }
+
+KERNEL(scan, 5)

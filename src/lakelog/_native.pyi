@@ -1,10 +1,100 @@
-"""The compiled kernels (native/*.c). Ask `lakelog.records.kernels` for them: they may be missing."""
+"""The compiled kernels (native/*.c). Ask `lakelog.records.kernels` for them: they may be missing.
 
+A module is no type, so its functions stand in a class, which exists for type checkers alone.
+"""
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import Buffer
 
-from lakelog.records.kernels import Limits, ScanOutcome
+from lakelog.records.kernels import Blobs, Bytes, Columns, Flags, Ints, Limits, Longs, ScanOutcome
 
-def crc32c(data: Buffer, crc: int, /) -> int: ...
-def scan(
-    data: Buffer, position: int, index: int, count: int, limits: Limits, /
-) -> ScanOutcome: ...
+class RowSource:
+    """Columns of rows that `choose_rows`, `merge_rows` and `gather_rows` read; opaque."""
+
+class Native(Protocol):
+    """The functions of the module. Verdicts are those of `lakelog.records.kernels`."""
+
+    # build.c
+    def hash_places(
+        self, data: Bytes | Buffer, starts: Longs, ends: Longs, hashes: NDArray[np.uint32], /
+    ) -> None: ...
+    def write_records(self, numbers: Longs, blobs: Blobs, headers: Longs, output: Bytes, /) -> int:
+        """Write records from the packed rows of `build.RecordBlock`: how many bytes."""
+
+    # columns.c
+    def fill_columns(self, data: Buffer, base_ms: int, timestamps: Longs, places: Ints, /) -> int:
+        """Fill the timestamps and the seven rows of `columns.PLACES`: the verdict."""
+    def fill_headers(self, data: Buffer, places: Ints, headers: Ints, /) -> int:
+        """Fill key start and end, value start and end of the places' headers: the verdict."""
+    def fill_views(
+        self, data: Buffer, starts: Ints, ends: Ints, views: Ints, buffer: int, /
+    ) -> None: ...
+
+    # fetched.c
+    def fill_rows(
+        self, data: Buffer, table: Longs, from_offset: int, columns: Columns, /
+    ) -> tuple[int, int]:
+        """Fill columns from the batches of a table: verdict, and how many rows or which batch."""
+    def walk_batches(self, data: Buffer, table: Longs, /) -> tuple[int, int, int]:
+        """Fill the rows of `FetchedBatches.table`: verdict, count, position after the last."""
+
+    # module.c
+    def crc32c(self, data: Buffer, crc: int, /) -> int: ...
+
+    # ordering.c
+    def choose_rows(
+        self,
+        sources: tuple[RowSource | None, ...],
+        spans: Longs,
+        limit: tuple[int, int],
+        rows_max: int,
+        /,
+    ) -> int:
+        """Narrow the spans as `ordering.choose` says: how many rows."""
+    def gather_rows(
+        self,
+        sources: tuple[RowSource | None, ...],
+        field: int,
+        numbers: Ints,
+        rows: Ints,
+        output: Longs | Ints | Flags,
+        /,
+    ) -> None: ...
+    def merge_rows(
+        self,
+        sources: tuple[RowSource | None, ...],
+        spans: Longs,
+        numbers: Ints,
+        rows: Ints,
+        timestamps_ms: Longs,
+        /,
+    ) -> bool:
+        """Fill what `ordering.merge` returns; false if its numbers are too small for it."""
+
+    # scan.c
+    def scan(
+        self, data: Buffer, position: int, index: int, count: int, limits: Limits, /
+    ) -> ScanOutcome:
+        """Read the records [index, count) that begin at `position`, as far as the data goes."""
+
+    # sorting.c
+    def stable_order(self, timestamps_ms: Longs, order: Ints, /) -> bool:
+        """Fill the order that sorts these; false if its numbers are too small for it."""
+
+    # sources.c
+    def row_source(
+        self,
+        index: int,
+        timestamps_ms: Longs,
+        order: Ints | None,
+        offsets: Longs,
+        key_views: Ints,
+        value_views: Ints,
+        key_nulls: Flags | None,
+        value_nulls: Flags | None,
+        /,
+    ) -> RowSource:
+        """A source, which keeps these arrays."""

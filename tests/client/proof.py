@@ -27,8 +27,6 @@ from numpy.typing import NDArray
 from tests.client.feeding import FIRST_MS, create_topic
 
 from lakelog.client import ConsumerManager, SourceTopic
-from lakelog.client import decoder as client_kernels
-from lakelog.records import kernels
 from lakelog.records.build import NUMBERS, BatchOptions, RecordBlock, build_from_block
 from lakelog.records.codecs import Codec
 
@@ -94,7 +92,6 @@ def noise() -> NDArray[np.uint8]:
 
 def write(bootstrap: str, topic: str, log: HardTopic) -> None:
     """Write the log, in batches of all sizes and codecs."""
-    kernels.load()
     create_topic(bootstrap, topic, PARTITIONS)
     with Client(int(bootstrap.rpartition(":")[2])) as client:
         waiting: list[tuple[int, bytes]] = []
@@ -221,7 +218,6 @@ def prove(bootstrap: str, records: int, topic: str) -> list[Outcome]:
     log = hard_topic(records)
     write(bootstrap, topic, log)
     expected = log.expected()
-    client_kernels.load_kernels()
     outcomes = [read(bootstrap, topic, log, expected) for _ in range(2)]
     assert outcomes[0].digest == outcomes[1].digest, "the same log gave different rows"
     return outcomes

@@ -1,7 +1,6 @@
 """Rows and partitions as tests need them: made by hand, or any that Hypothesis thinks of."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,7 +8,6 @@ import numpy as np
 from hypothesis import strategies as st
 
 from lakelog.client.watermark import ALL, INT64_MIN, NOTHING, Limit, Progress, Rule, is_live
-from lakelog.records import ordering
 from lakelog.records.fetched import FetchedRows
 from lakelog.records.table_rows import fill_views
 
@@ -62,16 +60,6 @@ def _views(data: memoryview, starts: "Ints", ends: "Ints") -> "Ints":
 def at(*times_ms: int, first: int = 0) -> FetchedRows:
     """Rows at these times, one offset after the other."""
     return fetched([Row(first + place, time_ms) for place, time_ms in enumerate(times_ms)])
-
-
-@contextmanager
-def in_numpy() -> Iterator[None]:
-    """Merge with the kernels' twins within."""
-    kernels, ordering._kernels = ordering._kernels, None
-    try:
-        yield
-    finally:
-        ordering._kernels = kernels
 
 
 @dataclass(frozen=True, slots=True)

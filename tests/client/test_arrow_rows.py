@@ -8,10 +8,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.client.row_cases import Row, at, fetched, in_numpy
+from tests.client.row_cases import Row, at, fetched
 from tests.profiles import examples
+from tests.sides import side
 
-from lakelog.client.arrow_rows import MessageRows, load, message_schema, partition_state_schema
+from lakelog.client.arrow_rows import MessageRows, message_schema, partition_state_schema
 from lakelog.client.merge_buffer import MergeBuffer, MergedRows, SortedRun
 from lakelog.client.watermark import ALL
 from lakelog.records.build import BatchOptions, Record, build_batch
@@ -23,11 +24,7 @@ NAMES = {0: ("clicks", 0), 1: ("clicks", 7), 5: ("views", 3)}
 
 @pytest.fixture(autouse=True, params=["compiled", "numpy"])
 def _kernels(request: pytest.FixtureRequest) -> Iterator[None]:
-    load()
-    if request.param == "compiled":
-        yield
-        return
-    with in_numpy():
+    with side(compiled=request.param == "compiled"):
         yield
 
 

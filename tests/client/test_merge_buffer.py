@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.client.row_cases import Scenario, at, fetched, in_numpy, limit, scenarios
+from tests.client.row_cases import Scenario, at, fetched, limit, scenarios
 from tests.profiles import examples
+from tests.sides import side
 
 from lakelog.client import merge_buffer as held_module
 from lakelog.client.merge_buffer import TAIL_ROWS, MergeBuffer, MergedRows, SortedRun
@@ -70,12 +71,10 @@ def test_the_tail_is_the_least_of_the_latest_rows_only() -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.integers(-5, 5) | st.integers(INT64_MIN, INT64_MAX), max_size=30), st.booleans())
-def test_a_run_is_a_stable_sort_and_knows_its_least_offset(times: list[int], twin: bool) -> None:
-    ordering.load()
-    if twin:
-        with in_numpy():
-            run = SortedRun(0, at(*times))
-    else:
+def test_a_run_is_a_stable_sort_and_knows_its_least_offset(
+    times: list[int], compiled: bool
+) -> None:
+    with side(compiled):
         run = SortedRun(0, at(*times))
     expected = sorted(range(len(times)), key=lambda offset: times[offset])
     assert run.offsets(0, len(run)).tolist() == expected
@@ -96,11 +95,7 @@ Key = tuple[int, int, int]
 
 @pytest.fixture(autouse=True, params=["compiled", "numpy"])
 def _kernels(request: pytest.FixtureRequest) -> Iterator[None]:
-    ordering.load()
-    if request.param == "compiled":
-        yield
-        return
-    with in_numpy():
+    with side(compiled=request.param == "compiled"):
         yield
 
 

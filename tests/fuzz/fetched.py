@@ -4,11 +4,10 @@ import random
 from collections.abc import Callable
 
 import numpy as np
-import pytest
 from tests.fuzz.records import OUTPUT_BYTES_MAX, mend, mutate, random_batch
+from tests.sides import side
 
 from lakelog.client.decoder import aborted_batches
-from lakelog.records import fetched_batches, kernels
 from lakelog.records.fetched import FetchedRows, decode_fetched
 from lakelog.records.fetched_batches import check_crcs, walk_batches
 from lakelog.records.header import HEADER_BYTES, BatchError
@@ -61,13 +60,11 @@ def decode(answer: memoryview, chance: random.Random) -> tuple[FetchedRows, int]
 
 def fuzz_fetched(chance: random.Random) -> None:
     """Kernel and twin give the same columns of the same answer, or both refuse it."""
-    fetched_batches.load()
     answer = memoryview(bytes(random_answer(chance)))
     seed = chance.random()
-    by_kernel = decode(answer, random.Random(seed))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "_kernels", None)
-        patch.setattr(fetched_batches, "_kernels", None)
+    with side(compiled=True):
+        by_kernel = decode(answer, random.Random(seed))
+    with side(compiled=False):
         by_twin = decode(answer, random.Random(seed))
     if by_kernel is None or by_twin is None:
         assert by_kernel is by_twin

@@ -8,8 +8,8 @@ import random
 from collections.abc import Callable
 
 import numpy as np
+from tests.sides import native
 
-from lakelog.records import kernels
 from lakelog.records.acceptance import (
     AcceptedBatch,
     BatchRules,
@@ -155,7 +155,7 @@ def fuzz_scan(chance: random.Random) -> None:
     base_ms = chance.choice((NOW_MS, (1 << 63) - 1, -(1 << 63)))
     limits: Limits = (base_ms, *chance.choice(bounds), chance.randrange(2))
     twin = scan_in_python(view, 0, 0, count, limits)
-    assert kernels.load().scan(view, 0, 0, count, limits) == twin
+    assert native().scan(view, 0, 0, count, limits) == twin
     size = chance.choice((1, 7, 100))
     pieces = (view[start : start + size] for start in range(0, len(view), size))
     by_pieces = scan_pieces(pieces, count, limits)
@@ -175,7 +175,7 @@ def fuzz_columns(chance: random.Random) -> None:
     count = len(records)
     kernel = (np.zeros(count, np.int64), np.zeros((PLACES, count), np.int32))
     twin = (np.zeros(count, np.int64), np.zeros((PLACES, count), np.int32))
-    verdict = kernels.load().fill_columns(np.frombuffer(view, np.uint8), NOW_MS, *kernel)
+    verdict = native().fill_columns(view, NOW_MS, *kernel)
     try:
         fill_columns_in_python(view, NOW_MS, *twin)
     except BatchError:

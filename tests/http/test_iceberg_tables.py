@@ -46,7 +46,7 @@ async def run(folder):
     commit = b'{"requirements":[],"updates":[{"action":%s}]}'
     foreign = commit % b'"add-snapshot","snapshot":{}'
     assert await asked(routes, "POST", table, b"", foreign) == 403
-    heavy = {"pyiceberg", "pyarrow", "numpy", "pydantic", "numba"} & set(sys.modules)
+    heavy = {"pyiceberg", "pyarrow", "numpy", "pydantic"} & set(sys.modules)
     assert not heavy, heavy
     allowed = commit % b'"set-properties","updates":{"a":"b"}'
     assert await asked(routes, "POST", table, b"", allowed) == 200

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.lake.blocks import Row, decoded, form, read_back, rows_of, target
+from tests.sides import both, side
 
 from lakelog.index.messages import WriteTarget
 from lakelog.lake.write.record_batches import RowFormat, StreamBatch, built_batches
 from lakelog.lake.write.write_options import BadRow
-from lakelog.records import kernels
 from lakelog.records.acceptance import AcceptedBatch, BatchRules, TimestampType, inspect
 from lakelog.records.build import murmur2
 from lakelog.records.codecs import Codec
@@ -109,11 +109,12 @@ def test_rows_go_to_the_topics_that_they_name(some: list[tuple[str, bytes]]) -> 
     assert read_back(found, targets) == wanted
 
 
-def test_many_rows_are_cut_into_batches_that_the_kernels_write_as_python_does() -> None:
+@both
+def test_many_rows_are_cut_into_batches_that_are_read_back(compiled: bool) -> None:
     values: list[object] = [b"%d" % number * (number % 40) for number in range(3_000)]
     of = target(partitions=1, max_message_bytes=9_000, compression="uncompressed")
-    kernels.load()
-    found = built({"t": of}, value=values)
+    with side(compiled):
+        found = built({"t": of}, value=values)
     assert len(found) > 20
     assert all(len(one.batch.data) <= 9_000 for one in found)
     ((_, rows),) = read_back(found, {"t": of}).items()

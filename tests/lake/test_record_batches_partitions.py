@@ -6,11 +6,11 @@ from aiokafka.partitioner import murmur2 as oracle
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.lake.blocks import rows_of
+from tests.sides import native
 
 from lakelog.lake.write import record_batches as making
 from lakelog.lake.write.record_batches import chosen_partitions, hash_in_python
 from lakelog.lake.write.write_options import BadRow
-from lakelog.records import kernels
 from lakelog.records.build import RecordBlock, murmur2
 
 JAVA = {
@@ -43,14 +43,11 @@ def test_the_hash_is_that_of_another_client(key: bytes) -> None:
 @settings(deadline=None)
 @given(st.lists(st.binary(max_size=40)))
 def test_the_kernel_equals_its_twin(keys: list[bytes]) -> None:
-    kernels.load()
-    from lakelog.lake.write.partitioner_compiled import hash_places  # noqa: PLC0415 - as its user does
-
     data = np.frombuffer(b"".join(keys), np.uint8)
     ends = np.cumsum([len(key) for key in keys], dtype=np.int64)
     starts = ends - np.array([len(key) for key in keys], np.int64)
     one, other = np.empty(len(keys), np.uint32), np.empty(len(keys), np.uint32)
-    hash_places(data, starts, ends, one)
+    native().hash_places(data, starts, ends, one)
     hash_in_python(data, starts, ends, other)
     assert one.tolist() == other.tolist() == [murmur2(key) for key in keys]
 

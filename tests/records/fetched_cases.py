@@ -1,15 +1,12 @@
 """Runs of batches as a Fetch answer holds them, and what they must decode to."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import pyarrow as pa
-import pytest
 from hypothesis import strategies as st
 
-from lakelog.records import fetched_batches, kernels
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.codecs import Codec
 from lakelog.records.columns import decode_columns
@@ -18,7 +15,6 @@ from lakelog.records.header import split_batches
 from lakelog.records.table_rows import view_array
 
 ROOMY = 1 << 20
-both = pytest.mark.parametrize("compiled", [False, True])
 blobs = st.none() | st.binary(max_size=80)
 records = st.builds(
     Record,
@@ -37,17 +33,6 @@ class Row(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: list[tuple[str, bytes | None]]
-
-
-@contextmanager
-def side(compiled: bool) -> Iterator[None]:
-    """Inside, the kernels are loaded or not, whatever was loaded before."""
-    fetched_batches.load()
-    with pytest.MonkeyPatch.context() as patch:
-        if not compiled:
-            patch.setattr(kernels, "_kernels", None)
-            patch.setattr(fetched_batches, "_kernels", None)
-        yield
 
 
 @st.composite

@@ -1,6 +1,7 @@
 """Every rule for a produced batch, one at a time and then by chance."""
 
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 
 import msgspec
@@ -9,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.fuzz.records import TARGETS, mend
 from tests.profiles import examples
+from tests.sides import side
 
 from lakelog.model.errors import ErrorCode
-from lakelog.records import kernels
 from lakelog.records.acceptance import (
     AcceptedBatch,
     BatchRules,
@@ -38,10 +39,10 @@ ALL_CODECS = pytest.mark.parametrize("codec", list(Codec), ids=lambda codec: cod
 
 
 @pytest.fixture(autouse=True, params=["python", "compiled"])
-def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every rule holds before and after the kernels are loaded."""
-    compiled = kernels.load()
-    monkeypatch.setattr(kernels, "_kernels", None if request.param == "python" else compiled)
+def engine(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every rule holds with the kernels and with their twins."""
+    with side(compiled=request.param == "compiled"):
+        yield
 
 
 def good(batch: bytes, rules: BatchRules = RULES) -> AcceptedBatch:

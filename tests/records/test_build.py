@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.records.oracles import BUILDERS, READERS, Row, build_elsewhere, read_rows, speaks
+from tests.sides import both, side
 
-from lakelog.records import kernels
 from lakelog.records.build import (
     BatchOptions,
     Record,
@@ -127,7 +127,7 @@ def block_of(rows: list[Record]) -> RecordBlock:
     )
 
 
-@pytest.mark.parametrize("compiled", [False, True])
+@both
 @settings(deadline=None)
 @given(rows=st.lists(records, max_size=6), codec=st.sampled_from(Codec))
 def test_columns_and_rows_build_the_same_bytes(
@@ -135,8 +135,7 @@ def test_columns_and_rows_build_the_same_bytes(
 ) -> None:
     options = BatchOptions(codec=codec, producer_id=5, producer_epoch=0, base_sequence=2)
     block = block_of(rows)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "_kernels", kernels.load() if compiled else None)
+    with side(compiled):
         assert build_from_block(block, options) == build_batch(rows, options)
     if rows:
         size = len(build_batch(rows, PLAIN)) - HEADER_BYTES

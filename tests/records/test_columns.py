@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.fuzz.records import mend
+from tests.sides import both, side
 
-from lakelog.records import kernels
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.codecs import Codec, OutputTooLargeError
 from lakelog.records.columns import RecordColumns, decode_columns
@@ -21,7 +21,6 @@ records = st.builds(
     st.integers(-(1 << 40), 1 << 41),
     st.lists(st.tuples(st.binary(max_size=5), blobs), max_size=3),
 )
-both = pytest.mark.parametrize("compiled", [False, True])
 
 
 def rows_of(columns: RecordColumns) -> list[Record]:
@@ -42,8 +41,7 @@ def rows_of(columns: RecordColumns) -> list[Record]:
 @settings(deadline=None)
 @given(rows=st.lists(records, max_size=6), codec=st.sampled_from(Codec))
 def test_every_field_comes_back(compiled: bool, rows: list[Record], codec: Codec) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "_kernels", kernels.load() if compiled else None)
+    with side(compiled):
         batch = memoryview(build_batch(rows, BatchOptions(codec=codec)))
         columns = decode_columns(batch, decompressed_bytes_max=ROOMY)
         assert rows_of(columns) == rows
@@ -94,8 +92,7 @@ def test_damaged_records_are_refused(compiled: bool, place: int) -> None:
     harmless = {62, 63, 64, 66, 68, 71, 73}  # attributes, deltas and the blobs' own bytes
     batch[place] ^= 0x41
     mend(batch)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "_kernels", kernels.load() if compiled else None)
+    with side(compiled):
         if place in harmless:
             assert len(decode_columns(memoryview(batch), decompressed_bytes_max=ROOMY)) == 1
         else:

@@ -13,13 +13,12 @@ from tests.records.fetched_cases import (
     ROOMY,
     Row,
     answers,
-    both,
     expected_rows,
     joined,
     rows_of,
-    side,
 )
 from tests.records.oracles import BUILDERS, build_elsewhere, speaks
+from tests.sides import both, side
 
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.codecs import Codec, OutputTooLargeError

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.fuzz.records import mutate
 from tests.profiles import examples
-from tests.records.fetched_cases import answers, both, joined, side
+from tests.records.fetched_cases import answers, joined
+from tests.sides import both, side
 
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.codecs import Codec

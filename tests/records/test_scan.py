@@ -6,8 +6,8 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.sides import native
 
-from lakelog.records import kernels
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.codecs import Codec, compress, decompress_pieces
 from lakelog.records.header import HEADER_BYTES
@@ -19,6 +19,7 @@ from lakelog.records.kernels import (
     MALFORMED,
     MISPLACED,
     Limits,
+    wrap_int64,
 )
 from lakelog.records.scan import (
     MISSING_KEY,
@@ -26,7 +27,6 @@ from lakelog.records.scan import (
     scan_in_python,
     scan_pieces,
     scan_records,
-    wrap_int64,
 )
 
 ANY: Limits = (0, INT64_MIN, INT64_MAX, 0)
@@ -58,7 +58,7 @@ def test_a_scan_sees_every_record(rows: list[Record], keyed: int) -> None:
     ]
     outcome = (DONE, len(data), len(rows), min(times), max(times), len(bad))
     assert scan_in_python(data, 0, 0, len(rows), limits) == outcome
-    assert kernels.load().scan(data, 0, 0, len(rows), limits) == outcome
+    assert native().scan(data, 0, 0, len(rows), limits) == outcome
     listed = find_bad(iter((data,)), len(rows), limits, 100)
     assert [rows[index] for index, _ in listed] == bad
     assert [time == MISSING_KEY for _, time in listed] == [
@@ -76,7 +76,7 @@ def test_kernel_and_twin_agree_on_damaged_records(rows: list[Record], data: st.D
     view = memoryview(damaged)[: data.draw(st.integers(0, len(damaged)))]
     count = data.draw(st.sampled_from((len(rows), 1, 50)))
     twin = scan_in_python(view, 0, 0, count, ANY)
-    assert kernels.load().scan(view, 0, 0, count, ANY) == twin
+    assert native().scan(view, 0, 0, count, ANY) == twin
 
 
 @settings(deadline=None)
@@ -115,7 +115,7 @@ def test_timestamps_wrap_like_64_bit_numbers() -> None:
     limits: Limits = (INT64_MAX, INT64_MIN, INT64_MAX, 0)
     outcome = scan_in_python(data, 0, 0, 2, limits)
     assert outcome[3:5] == (INT64_MIN + 1, INT64_MAX)
-    assert kernels.load().scan(data, 0, 0, 2, limits) == outcome
+    assert native().scan(data, 0, 0, 2, limits) == outcome
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4])

@@ -17,8 +17,8 @@ from tests.records.table_cases import (
     rows_of,
     stored_batches,
 )
+from tests.sides import both, side
 
-from lakelog.records import kernels
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.codecs import Codec
 from lakelog.records.header import HEADER_BYTES, parse_header
@@ -57,7 +57,7 @@ def rebuilt(
     return found
 
 
-@pytest.mark.parametrize("compiled", [False, True])
+@both
 @settings(deadline=None, max_examples=examples(80))
 @given(
     batches=stored_batches(),
@@ -74,8 +74,7 @@ def test_rows_come_back_as_the_same_records(
     before: int,
     behind: int,
 ) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "_kernels", kernels.load() if compiled else None)
+    with side(compiled):
         rows = made_rows(batches)
         # Chunks that begin in the middle of a buffer are what tables look like in practice.
         rows = pa.concat_tables([rows.slice(0, cut), rows.slice(cut)])
@@ -87,10 +86,9 @@ def test_rows_come_back_as_the_same_records(
         assert exact_timestamps_ms(rows).tolist() == [row.timestamp_ms for row in expected]
 
 
-@pytest.mark.parametrize("compiled", [False, True])
+@both
 def test_hostile_records_come_back(compiled: bool) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "_kernels", kernels.load() if compiled else None)
+    with side(compiled):
         batches = hostile_batches()
         expected = rows_of(batches)
         rows = made_rows(batches)

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
+from tests.sides import both, side
 
 from lakelog.catalog.pointers import Pointers
 from lakelog.catalog.port import TableName
@@ -160,6 +161,20 @@ def test_a_node_says_whether_it_is_starting_serving_or_stopping() -> None:
         await node.close()
 
     asyncio.run(scenario())
+
+
+@both
+def test_a_node_without_kernels_says_once_that_it_is_slower(
+    compiled: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with running(new_world()):
+            pass
+
+    with side(compiled):
+        asyncio.run(scenario())
+    said = [record.message for record in caplog.records if record.message == "kernels_missing"]
+    assert said == ([] if compiled else ["kernels_missing"])
 
 
 def test_a_clock_that_is_not_believed_is_told_and_counted_but_is_no_reason_to_leave() -> None:

@@ -198,12 +198,12 @@ def test_a_partition_of_many_ranges_is_small_when_it_travels(broker: Broker) -> 
 IMPORTS = """
 import sys, pickle
 import pyspark_lakelog
-heavy = {"pyarrow", "numba", "pyiceberg", "obstore", "numpy"} & set(sys.modules)
+heavy = {"pyarrow", "pyiceberg", "obstore", "numpy"} & set(sys.modules)
 assert not heavy, heavy
 source = pyspark_lakelog.DefaultSource({"subscribe": "t", "lakelog.server": "http://127.0.0.1:1"})
 assert source.name() == "lakelog"
 assert len(pickle.dumps(source)) < 1000
-heavy = {"pyarrow", "numba", "pyiceberg"} & set(sys.modules)
+heavy = {"pyarrow", "pyiceberg"} & set(sys.modules)
 assert not heavy, heavy
 from lakelog.spark.batch_reader import batch_reader
 from pyspark.sql.types import StructType
@@ -211,7 +211,7 @@ for name in "key value topic partition offset timestamp timestampType".split():
     assert name in source.schema()
 reader = source.reader(StructType().add("offset", "long").add("value", "binary"))
 assert len(pickle.dumps(reader)) < 2000
-heavy = {"numba", "pyiceberg", "obstore"} & set(sys.modules)
+heavy = {"pyiceberg", "obstore"} & set(sys.modules)
 assert not heavy, heavy
 """
 

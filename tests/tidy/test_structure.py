@@ -24,13 +24,10 @@ SMALL = frozenset(
         "lakelog.cli.http_port",  # imported late, on a thread: its libraries take a while
         "lakelog.config.stores",  # loads little, for those who only open a store
         "lakelog.domain.options",
-        "lakelog.lake.write.partitioner_compiled",  # loads numba
         "lakelog.log.levels",
         "lakelog.log.values",
         "lakelog.model.failures",
         "lakelog.model.ids",
-        "lakelog.records.compiling",  # loads numba
-        "lakelog.records.table_compiled",  # loads numba
         "lakelog.spark.source",  # loads nothing before a reader or a writer is asked for
         "lakelog.testing.plugin",  # loaded by every run of pytest
     }
@@ -39,8 +36,6 @@ ALONE = frozenset(
     {
         "lakelog.cli.http_port",
         "lakelog.client.core",
-        "lakelog.lake.write.partitioner_compiled",
-        "lakelog.records.table_compiled",
         "lakelog.server.listener",
         "lakelog.spark.topic_poller",
         "lakelog.wire.compile",

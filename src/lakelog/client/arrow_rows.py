@@ -16,7 +16,6 @@ from lakelog.client.merge_buffer import MergedRows
 from lakelog.client.reader import OrderedReader
 from lakelog.client.watermark import ReleaseState
 from lakelog.kafka_client.admin import TopicPartition
-from lakelog.records import ordering
 from lakelog.records.ordering import (
     KEY_NULLS,
     KEY_VIEWS,
@@ -34,13 +33,6 @@ if TYPE_CHECKING:
 
 _ALIKE_ROWS_MIN: Final = 1 << 14
 _ALIKE_TOPICS_MAX: Final = 64
-
-
-def load() -> None:
-    """Import and compile all that merging and building need: call it on a thread that may wait."""
-    import pyarrow.compute  # noqa: F401, PLC0415 - a second that `cast` would take at first use
-
-    ordering.load()
 
 
 @lru_cache(maxsize=4)

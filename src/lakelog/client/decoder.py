@@ -9,10 +9,6 @@ Rules:
   records, the aborted transactions that touch them: producer and first offset. From that offset on,
   the producer's transactional batches are aborted, until its next abort marker; the same producer
   may have several such transactions in one answer. It is the rule of Kafka's own consumer.
-- A few rows are decoded without compiled kernels; the first real load brings them in. Loading takes
-  a second, and the first time on a machine, when they are compiled, many. It happens once in a
-  process, on a thread that ends by itself; the interpreter waits for it at its exit, because a
-  compiler must not be stopped in its middle.
 """
 
 import threading
@@ -28,7 +24,6 @@ from lakelog.client.fetch_scheduler import Demand
 from lakelog.client.merge_buffer import SortedRun
 from lakelog.client.watermark import PartitionState
 from lakelog.kafka_client.failures import ClientFailure
-from lakelog.records import fetched_batches, ordering
 from lakelog.records.codecs import OutputTooLargeError
 from lakelog.records.fetched import DATA_BYTES_MAX, FetchedRows, decode_fetched
 from lakelog.records.fetched_batches import FetchedBatches, check_crcs
@@ -41,7 +36,7 @@ from lakelog.records.header import (
 )
 
 if TYPE_CHECKING:
-    from lakelog.records.fetched_batches import Flags
+    from lakelog.records.kernels import Flags
 
 Aborted: TypeAlias = tuple[int, int]
 """A producer's id, and the first offset of a transaction that it aborted."""
@@ -97,44 +92,8 @@ def _is_abort(records: memoryview, batches: FetchedBatches, number: int) -> bool
     return int.from_bytes(records[position + 2 : position + 4], "big", signed=True) == _ABORT
 
 
-_kernels_turn: Final = threading.Lock()
-
-
-def load_kernels_aside() -> None:
-    """Begin to load them, unless that was done or is being done."""
-    if are_kernels_loaded() or not _kernels_turn.acquire(blocking=False):
-        return
-    threading.Thread(target=_load_and_release, name="lakelog-kernels", daemon=False).start()
-
-
-def load_kernels() -> None:
-    """Load them and wait until they are there: for benchmarks, and whoever has the time."""
-    with _kernels_turn:
-        _load_all_kernels()
-
-
-def are_kernels_loaded() -> bool:
-    """Whether all of them are in use."""
-    return fetched_batches.loaded() is not None and ordering.loaded() is not None
-
-
-def _load_and_release() -> None:
-    try:
-        _load_all_kernels()
-    finally:
-        _kernels_turn.release()
-
-
-def _load_all_kernels() -> None:
-    fetched_batches.load()
-    ordering.load()
-
-
 DECOMPRESSED_BYTES_MAX: Final = 64 * 1024 * 1024
 """Of one piece of rows: an answer that becomes more is taken in pieces."""
-
-FEW_BYTES: Final = 256 * 1024
-"""So much is decoded before it is worth to load the kernels."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -218,7 +177,6 @@ class Decoder:
         self._report = report
         self._work: SimpleQueue[Work | None] = SimpleQueue()
         self._broken: dict[int, int] = {}
-        self._small_bytes = 0
         self._is_closing = False
         # A daemon, so that an interpreter whose user forgot to close can exit.
         self._thread = threading.Thread(target=self._run, name="lakelog-decode", daemon=True)
@@ -254,7 +212,6 @@ class Decoder:
             wire_bytes += len(item.records)
             if self._broken.get(item.partition.index, -1) >= item.version:
                 continue
-            self._consider_loading(len(item.records))
             try:
                 for arrived in self._decode(item, corrupt):
                     events.append(arrived)
@@ -266,12 +223,6 @@ class Decoder:
         self._memory.decoded_rows += rows
         self._event_queue.put(events)
         self._report(Decoded(wire_bytes, memory_bytes, rows, tuple(corrupt)))
-
-    def _consider_loading(self, size: int) -> None:
-        if self._small_bytes <= FEW_BYTES:
-            self._small_bytes += size
-            if self._small_bytes > FEW_BYTES:
-                load_kernels_aside()
 
     def _decode(self, each: Slice, corrupt: list[tuple[Slice, int]]) -> Iterator[RowsArrived]:
         """The rows of a slice as runs, mostly one, up to the first batch that is none."""

@@ -20,8 +20,6 @@ from lakelog.client.watermark import ALL, INDEX_MAX, NOTHING, Limit
 from lakelog.records import ordering
 from lakelog.records.fetched import FetchedRows
 from lakelog.records.ordering import (
-    FIELDS,
-    INDEX,
     KEY_VIEWS,
     VALUE_VIEWS,
     Merged,
@@ -34,8 +32,7 @@ from lakelog.records.ordering import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lakelog.records.kernels import Ints, Longs
-    from lakelog.records.ordering import Flags
+    from lakelog.records.kernels import Flags, Ints, Longs
 
 TAIL_ROWS: Final = 64
 """Of how many latest rows the least timestamp is the run's tail: one clock in the future among them
@@ -48,7 +45,7 @@ class SortedRun:
     Making one sorts, so it is made where decoding is done. Who holds it knows how many are gone.
     """
 
-    __slots__ = ("_buffer", "_least", "entry", "index", "nbytes", "rows", "source", "tail_ms")
+    __slots__ = ("_buffer", "_least", "index", "native", "nbytes", "rows", "source", "tail_ms")
 
     def __init__(
         self,
@@ -79,8 +76,8 @@ class SortedRun:
             key_nulls=rows.key_nulls,
             value_nulls=rows.value_nulls,
         )
-        self.entry: Final = self.source.entry()
-        """What the compiled functions know of the source."""
+        self.native: Final = self.source.native()
+        """What the kernels know of the source."""
         self.nbytes: Final = rows.nbytes + (0 if order is None else order.nbytes + times.nbytes)
         """All memory that the run keeps."""
         self.tail_ms: Final = int(rows.timestamps_ms[-TAIL_ROWS:].min()) if len(rows) else None
@@ -163,8 +160,8 @@ class MergeBuffer:
         self._arrived: list[SortedRun] = []
         self._runs: list[SortedRun] = []
         """By index and arrival, or by arrival alone; without those of `_arrived`."""
-        self._table = np.zeros((0, FIELDS), np.int64)
-        """The entries of the runs."""
+        self._indexes = np.zeros(0, np.int64)
+        """The indexes of the runs."""
         self._spans = np.zeros((2, 0), np.int64)
         """How many rows of each run are gone, and how many it had."""
         self._released: dict[int, int] = {}
@@ -192,8 +189,7 @@ class MergeBuffer:
         spans = self._spans.copy()
         if self._ordered:
             bounds = (limit.timestamp_ms, limit.index)
-            sources = Sources([run.source for run in self._runs], self._table)
-            count = ordering.choose(sources, spans, bounds, rows_max)
+            count = ordering.choose(_sources(self._runs), spans, bounds, rows_max)
         else:
             count = _first(spans, rows_max)
         if count == 0:
@@ -237,7 +233,7 @@ class MergeBuffer:
     def drop(self, index: int) -> None:
         """Let the partition's rows go without giving them out, and forget what was given out."""
         self._settle()
-        dropped = self._table[:, INDEX] == index
+        dropped = self._indexes == index
         self.row_count -= int((self._spans[1] - self._spans[0])[dropped].sum())
         self._let_go(dropped)
         self._released.pop(index, None)
@@ -247,28 +243,27 @@ class MergeBuffer:
         if not self._arrived:
             return
         self._runs += self._arrived
-        arrived = np.concatenate([run.entry for run in self._arrived]).reshape(-1, FIELDS)
-        self._table = np.concatenate((self._table, arrived))
+        self._indexes = np.array([run.index for run in self._runs], np.int64)
         counts = np.zeros((2, len(self._arrived)), np.int64)
         counts[1] = [len(run) for run in self._arrived]
         self._spans = np.concatenate((self._spans, counts), axis=1)
         self._arrived = []
         if self._ordered:
             # Stable, so that the runs of one index stay in the order of their arrival.
-            order = np.argsort(self._table[:, INDEX], kind="stable")
+            order = np.argsort(self._indexes, kind="stable")
             self._runs = [self._runs[number] for number in order.tolist()]
-            self._table = self._table[order]
+            self._indexes = self._indexes[order]
             self._spans = np.ascontiguousarray(self._spans[:, order])
 
     def _runs_of(self, index: int) -> list[tuple[SortedRun, int]]:
         """The partition's runs in the order of their arrival, and how many rows are gone."""
         self._settle()
-        numbers = np.flatnonzero(self._table[:, INDEX] == index).tolist()
+        numbers = np.flatnonzero(self._indexes == index).tolist()
         return [(self._runs[number], int(self._spans[0, number])) for number in numbers]
 
     def _merge(self, used: "Longs", spans: "Longs", count: int) -> MergedRows:
         runs = tuple(self._runs[number] for number in used.tolist())
-        sources = Sources([run.source for run in runs], self._table[used])
+        sources = _sources(runs)
         if self._ordered:
             return MergedRows(runs, sources, ordering.merge(sources, spans, count))
         return MergedRows(runs, sources, ordering.joined(sources, spans))
@@ -279,7 +274,7 @@ class MergeBuffer:
         if int(times[0]) <= self._greatest.timestamp_ms:
             below = int(np.searchsorted(times, self._greatest.timestamp_ms))
             until = int(np.searchsorted(times, self._greatest.timestamp_ms, "right"))
-            indexes = taken.sources.table[numbers[below:until], INDEX]
+            indexes = np.array([run.index for run in taken.runs])[numbers[below:until]]
             self.late_count += below + int((indexes < self._greatest.index).sum())
         if limit != ALL:  # what is late is counted while priming alone
             last = Limit(int(times[-1]), taken.runs[int(numbers[-1])].index)
@@ -297,8 +292,12 @@ class MergeBuffer:
             self._released[run.index] = max(greatest, self._released.get(run.index, greatest))
         kept = np.flatnonzero(~gone)
         self._runs = [self._runs[number] for number in kept.tolist()]
-        self._table = self._table[kept]
+        self._indexes = self._indexes[kept]
         self._spans = np.ascontiguousarray(self._spans[:, kept])
+
+
+def _sources(runs: Sequence[SortedRun]) -> Sources:
+    return Sources([run.source for run in runs], tuple([run.native for run in runs]))
 
 
 def _first(spans: "Longs", rows_max: int) -> int:

@@ -104,11 +104,11 @@ def build_from_block(block: RecordBlock, options: BatchOptions) -> bytes:
     shape = _Shape(count, int(block.numbers[1, -1]), base_ms, int(block.numbers[0].max()))
     numbers = np.ascontiguousarray(block.numbers, np.int64).copy()
     numbers[0] -= base_ms
-    loaded = kernels.loaded()
-    if loaded is None:
-        return _seal(memoryview(_write_in_python(replace(block, numbers=numbers))), shape, options)
+    native = kernels.native
+    if native is None:
+        return _seal(memoryview(write_in_python(replace(block, numbers=numbers))), shape, options)
     output = np.empty(int(record_bytes_bound(block).sum()), np.uint8)
-    written = loaded.write_records(numbers, block.blobs, block.headers, output)
+    written = native.write_records(numbers, block.blobs, block.headers, output)
     return _seal(output[:written].data, shape, options)
 
 
@@ -163,7 +163,7 @@ def _write_blob(output: bytearray, blob: bytes | None) -> None:
         output += blob
 
 
-def _write_in_python(block: RecordBlock) -> bytearray:
+def write_in_python(block: RecordBlock) -> bytearray:
     """The kernel's twin; the timestamps are deltas already."""
     keys, values, header_keys, header_values = (blob.data for blob in block.blobs)
     headers = list(zip(*block.headers.tolist(), strict=True))
@@ -175,7 +175,7 @@ def _write_in_python(block: RecordBlock) -> bytearray:
             _slice(values, value_start, value_end),
             timestamp_ms,
             [
-                (bytes(header_keys[a:b]), _slice(header_values, c, d))
+                (_slice(header_keys, a, b) or b"", _slice(header_values, c, d))
                 for a, b, c, d in headers[first:after]
             ],
         )

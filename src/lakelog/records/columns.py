@@ -19,8 +19,7 @@ from lakelog.records.header import (
     read_varint,
     read_varlong,
 )
-from lakelog.records.kernels import DONE
-from lakelog.records.scan import wrap_int64
+from lakelog.records.kernels import DONE, wrap_int64
 
 if TYPE_CHECKING:
     from lakelog.records.kernels import Ints, Longs
@@ -68,11 +67,7 @@ class RecordColumns:
     def header_places(self) -> "Ints":
         """Key start and end, value start and end of all headers of all records, in order."""
         found = np.empty((4, int(self.places[6].sum(dtype=np.int64))), np.int32)
-        loaded = kernels.loaded()
-        if loaded is None:
-            fill_headers_in_python(self.data, self.places, found)
-        else:
-            loaded.fill_headers(np.frombuffer(self.data, np.uint8), self.places, found)
+        fill_headers(self.data, self.places, found)
         return found
 
     def _blob(self, row: int, index: int) -> memoryview | None:
@@ -92,13 +87,11 @@ def decode_columns(batch: memoryview, *, decompressed_bytes_max: int) -> RecordC
         raise MalformedBatchError(f"{count} records cannot lie in {len(data)} bytes")
     timestamps = np.empty(count, np.int64)
     places = np.empty((PLACES, count), np.int32)
-    loaded = kernels.loaded()
-    if loaded is None:
+    native = kernels.native
+    if native is None:
         fill_columns_in_python(data, header.base_timestamp_ms, timestamps, places)
-    else:
-        array = np.frombuffer(data, np.uint8)
-        if loaded.fill_columns(array, header.base_timestamp_ms, timestamps, places) != DONE:
-            raise MalformedBatchError("the records are malformed")
+    elif native.fill_columns(data, header.base_timestamp_ms, timestamps, places) != DONE:
+        raise MalformedBatchError("the records are malformed")
     if header.log_append_time:
         timestamps.fill(header.max_timestamp_ms)
     return RecordColumns(header, data, timestamps, places)
@@ -140,6 +133,15 @@ def fill_columns_in_python(
             raise MalformedBatchError("a record is not filled by its fields")
     if position != len(data):
         raise MalformedBatchError("bytes are left after the last record")
+
+
+def fill_headers(data: memoryview, places: "Ints", headers: "Ints") -> None:
+    """Fill key start and end, value start and end of all headers that `places` names."""
+    native = kernels.native
+    if native is None:
+        fill_headers_in_python(data, places, headers)
+    elif native.fill_headers(data, places, headers) != DONE:
+        raise MalformedBatchError("the headers are malformed")
 
 
 def fill_headers_in_python(data: memoryview, places: "Ints", headers: "Ints") -> None:

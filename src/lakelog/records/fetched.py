@@ -19,9 +19,9 @@ from lakelog.records.columns import (
     PLACES,
     RECORD_BYTES_MIN,
     fill_columns_in_python,
-    fill_headers_in_python,
+    fill_headers,
 )
-from lakelog.records.fetched_batches import FetchedBatches, load, loaded
+from lakelog.records.fetched_batches import FetchedBatches
 from lakelog.records.header import (
     CODEC_MASK,
     HEADER_BYTES,
@@ -34,10 +34,7 @@ from lakelog.records.table_rows import fill_views, fill_views_in_numpy, view_arr
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lakelog.records.fetched_batches import Columns, Flags
-    from lakelog.records.kernels import Bytes, Ints, Longs
-
-__all__ = ["DATA_BYTES_MAX", "FetchedRows", "decode_fetched", "fill_in_python", "load"]
+    from lakelog.records.kernels import Columns, Flags, Ints, Longs
 
 DATA_BYTES_MAX: Final = (1 << 31) - 1
 """A view's place is a signed 32-bit number."""
@@ -96,7 +93,7 @@ class FetchedRows:
             places[6] = self.header_counts if rows is None else self.header_counts[rows]
             np.cumsum(places[6], out=edges[1:])
         found = np.empty((4, int(edges[-1])), np.int32)
-        _fill_header_places(self.data, places, found)
+        fill_headers(self.data, places, found)
         keys = _texts(_binary(self.data, found[0], found[1]))
         values = _binary(self.data, found[2], found[3])
         fields = [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())]
@@ -178,9 +175,9 @@ def _decode(data: memoryview, table: "Longs", from_offset: int) -> FetchedRows:
         np.empty(count, np.bool_),
         np.zeros((2, count), np.int32),  # the kernel writes it only where headers are
     )
-    loaded_kernels = loaded()
-    fill = fill_in_python if loaded_kernels is None else loaded_kernels.fill
-    verdict, outcome = fill(np.frombuffer(data, np.uint8), table, from_offset, columns)
+    native = kernels.native
+    fill = fill_in_python if native is None else native.fill_rows
+    verdict, outcome = fill(data, table, from_offset, columns)
     if verdict != DONE:
         raise _malformed(table, outcome)
     longs, views, key_nulls, value_nulls, headers = columns
@@ -204,16 +201,17 @@ def _decode(data: memoryview, table: "Longs", from_offset: int) -> FetchedRows:
 
 
 def fill_in_python(
-    data: "Bytes", table: "Longs", from_offset: int, columns: "Columns"
+    data: memoryview, table: "Longs", from_offset: int, columns: "Columns", /
 ) -> tuple[int, int]:
     """The kernel's twin; raises where the kernel returns a verdict."""
+    array = np.frombuffer(data, np.uint8)
     longs, views, key_nulls, value_nulls, headers = columns
     row = 0
     for number, (start, end) in enumerate(table[:2].T.tolist()):
         base_offset, next_offset, count, attributes, base_ms, max_ms = table[2:8, number].tolist()
         times = np.empty(count, np.int64)
         places = np.empty((PLACES, count), np.int32)
-        fill_columns_in_python(data[start:end].data, base_ms, times, places)
+        fill_columns_in_python(data[start:end], base_ms, times, places)
         if ((places[0] < 0) | (places[0] >= next_offset - base_offset)).any():
             raise _malformed(table, number)
         if attributes & LOG_APPEND_TIME_BIT:
@@ -225,8 +223,8 @@ def fill_in_python(
         rows = slice(row, row + places.shape[1])
         longs[0, rows], longs[1, rows] = offsets[kept], times[kept]
         views[:, rows] = 0
-        fill_views_in_numpy(data, places[1], places[2], views[0, rows], 0)
-        fill_views_in_numpy(data, places[3], places[4], views[1, rows], 0)
+        fill_views_in_numpy(array, places[1], places[2], views[0, rows], 0)
+        fill_views_in_numpy(array, places[3], places[4], views[1, rows], 0)
         key_nulls[rows], value_nulls[rows] = places[1] < 0, places[3] < 0
         headers[0, rows], headers[1, rows] = np.where(places[6] > 0, places[5], 0), places[6]
         row = rows.stop
@@ -235,14 +233,6 @@ def fill_in_python(
 
 def _malformed(table: "Longs", number: int) -> MalformedBatchError:
     return MalformedBatchError(f"the records of the batch at offset {table[2, number]}")
-
-
-def _fill_header_places(data: memoryview, places: "Ints", found: "Ints") -> None:
-    loaded_kernels = kernels.loaded()
-    if loaded_kernels is None:
-        fill_headers_in_python(data, places, found)
-    else:
-        loaded_kernels.fill_headers(np.frombuffer(data, np.uint8), places, found)
 
 
 def _binary(data: memoryview, starts: "Ints", ends: "Ints") -> "pa.Array":

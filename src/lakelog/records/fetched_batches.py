@@ -3,14 +3,10 @@
 A broker cuts an answer where its bytes end, so the last batch may be a part of one: it is left out.
 What can be no log is refused here, before anybody moves on by it: a batch of another version, and
 offsets that do not rise from batch to batch.
-
-The compiled form is used once somebody called `load`; until then, and while another thread loads,
-the twin answers.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from crc32c import crc32c
@@ -28,19 +24,9 @@ from lakelog.records.header import (
 from lakelog.records.kernels import DONE, INT64_MAX
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from lakelog._native import Native
+    from lakelog.records.kernels import Flags, Longs
 
-    from lakelog.records.kernels import Bytes, Ints, Longs
-
-    Flags: TypeAlias = NDArray[np.bool_]
-    Columns: TypeAlias = tuple[Longs, Ints, Flags, Flags, Ints]
-    """Offsets and timestamps; views of keys and values; null keys; null values; headers' starts
-    and counts."""
-    Walk: TypeAlias = Callable[[Bytes, Longs], tuple[int, int, int]]
-    """Fills the rows of `FetchedBatches.table` as far as they reach: verdict, count, position."""
-    Fill: TypeAlias = Callable[[Bytes, Longs, int, Columns], tuple[int, int]]
-    """Fills the columns from the batches of a table, from an offset on: verdict, and how many rows
-    there are, or which batch is wrong."""
 
 TABLE_ROWS: Final = 10
 """Start, end, base offset, next offset, record count, attributes, base and max timestamp, producer
@@ -70,34 +56,6 @@ _HEADER: Final = np.dtype(
     ]
 )
 assert _HEADER.itemsize == HEADER_BYTES
-
-
-class FetchedKernels(NamedTuple):
-    """The compiled functions of this module and of `fetched`."""
-
-    walk: "Walk"
-    fill: "Fill"
-
-
-_kernels: FetchedKernels | None = None
-
-
-def load() -> None:
-    """Compile the kernels or read them from numba's cache, and use them from now on.
-
-    It takes a second, the first time on a machine some more: call it on a thread that may wait.
-    """
-    global _kernels  # noqa: PLW0603 - a switch of the process, as in `kernels`; it only turns on
-    if _kernels is None:
-        from lakelog.records import fetched_compiled  # noqa: PLC0415 - numba is slow to import
-
-        kernels.load()
-        _kernels = fetched_compiled.kernels()
-
-
-def loaded() -> FetchedKernels | None:
-    """The kernels, if `load` was called."""
-    return _kernels
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -196,11 +154,8 @@ class FetchedBatches:
 
 def walk_batches(records: memoryview) -> FetchedBatches:
     """The whole batches that the records of one partition begin with; nothing is copied."""
-    loaded_kernels = loaded()
-    if loaded_kernels is None:
-        table = walk_in_numpy(records)
-    else:
-        table = _walk_compiled(records, loaded_kernels.walk)
+    native = kernels.native
+    table = walk_in_numpy(records) if native is None else _walk(records, native)
     return FetchedBatches(table, is_cut=table.shape[1] == 0 and len(records) > 0)
 
 
@@ -214,12 +169,11 @@ def check_crcs(records: memoryview, batches: FetchedBatches) -> int:
     return -1
 
 
-def _walk_compiled(records: memoryview, walk: "Walk") -> "Longs":
-    data = np.frombuffer(records.toreadonly(), np.uint8)
+def _walk(records: memoryview, native: "Native") -> "Longs":
     room = _TABLE_BATCHES
     while True:
         table = np.empty((TABLE_ROWS, room), np.int64)
-        verdict, count, position = walk(data, table)
+        verdict, count, position = native.walk_batches(records, table)
         if verdict != DONE:
             raise MalformedBatchError(f"no batch of a log at byte {position}")
         if count < room:

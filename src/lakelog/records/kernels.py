@@ -1,22 +1,36 @@
-"""The switch between pure Python and compiled kernels.
+"""The compiled kernels, or that there are none: the one place that knows.
 
-numba costs about a second and 100 MB, so nothing imports it until somebody calls `load`: a broker
-does, on a thread, once traffic has begun. Both sides give the same answers, byte for byte, which a
-differential test holds them to; only speed changes. Loading twice is harmless.
+The kernels are loops over bytes in C (native/*.c), built into the module `lakelog._native`. Where
+no C compiler was found when the package was built there is no such module, and `native` is None:
+then the twins in Python do the work, more slowly. Both sides give the same answers, byte for byte,
+which differential tests and fuzzers hold them to. Whoever has both asks at every call:
+
+    native = kernels.native
+    scan = scan_in_python if native is None else native.scan
+
+so a test runs the twins by setting `native` to None. Rules of kernels:
+
+- Arguments are integers and buffers, and what a kernel fills is the caller's.
+- Whatever is passed, it refuses what it cannot read, by `TypeError` or `ValueError`.
+- Of bytes that are wrong it returns a verdict, where its twin may raise.
 """
 
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from lakelog._native import Native
+
     Bytes = NDArray[np.uint8]
     Ints = NDArray[np.int32]
     Longs = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
     Blobs = tuple[Bytes, Bytes, Bytes, Bytes]
+    Columns = tuple[Longs, Ints, Flags, Flags, Ints]
+    """Offsets and timestamps; views of keys and values; null keys; null values; headers' starts
+    and counts."""
 
 Limits: TypeAlias = tuple[int, int, int, int]
 """Base timestamp, least and greatest timestamp allowed, and 1 if every record needs a key."""
@@ -42,73 +56,25 @@ INT64_MAX: Final = (1 << 63) - 1
 INT64_MIN: Final = -(1 << 63)
 
 
-class Scan(Protocol):
-    """Reads the records [index, count) that begin at `position`, as far as the data goes."""
-
-    def __call__(
-        self, data: memoryview, position: int, index: int, count: int, limits: Limits, /
-    ) -> ScanOutcome:
-        """Read on."""
+def wrap_int64(value: int) -> int:
+    """The value as 64-bit arithmetic leaves it."""
+    if INT64_MIN <= value <= INT64_MAX:
+        return value
+    return ((value + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
 
 
-class FillColumns(Protocol):
-    """Fills the timestamps and the seven rows of `columns.PLACES`; returns a verdict."""
-
-    def __call__(self, data: "Bytes", base_ms: int, timestamps: "Longs", places: "Ints", /) -> int:
-        """Fill both; the data is a read-only array."""
-
-
-class FillHeaders(Protocol):
-    """Fills key start and end, value start and end of every header that `places` names."""
-
-    def __call__(self, data: "Bytes", places: "Ints", headers: "Ints", /) -> None:
-        """Fill them; the records were read before and are well-formed."""
+def _load() -> "tuple[Native | None, str]":
+    try:
+        from lakelog import _native  # noqa: PLC0415 - it may not be there
+    except ImportError as reason:
+        return None, str(reason)
+    return cast("Native", _native), ""
 
 
-class WriteRecords(Protocol):
-    """Writes records from the packed rows of `build.RecordBlock`; returns the bytes written."""
+native: "Native | None"
+"""The functions of `lakelog._native`; None where it was not built."""
 
-    def __call__(
-        self, numbers: "Longs", blobs: "Blobs", headers: "Longs", output: "Bytes", /
-    ) -> int:
-        """Write them all; the blobs are read-only arrays and the output is large enough."""
+missing_because: str
+"""Why it could not be imported, empty if it was."""
 
-
-class Kernels(NamedTuple):
-    """The compiled functions."""
-
-    scan: Scan
-    fill_columns: FillColumns
-    fill_headers: FillHeaders
-    write_records: WriteRecords
-
-
-_kernels: Kernels | None = None
-
-
-COMPILE_COMMAND: Final = (
-    sys.executable,
-    "-c",
-    "from lakelog.records import kernels; kernels.load()",
-)
-"""What compiles the kernels into their cache on disk, in a process of its own."""
-
-
-def are_cached() -> bool:
-    """Whether somebody compiled them before; if the guess is wrong, `load` takes longer."""
-    return any((Path(__file__).parent / "__pycache__").glob("compiled.*.nbi"))
-
-
-def load() -> Kernels:
-    """Import numba, compile or read from its cache, and use the kernels from now on."""
-    global _kernels  # noqa: PLW0603 - the one switch of the process; it only ever turns on
-    if _kernels is None:
-        from lakelog.records import compiled  # noqa: PLC0415 - numba is slow to import
-
-        _kernels = compiled.kernels()
-    return _kernels
-
-
-def loaded() -> Kernels | None:
-    """The kernels, if `load` was called."""
-    return _kernels
+native, missing_because = _load()

@@ -4,36 +4,32 @@ A source is the columns of rows from one partition, sorted by timestamp. Sources
 of their partitions' indexes, those of one index in the order of arrival, so a stable merge by
 timestamp gives the order timestamp, index, offset.
 
-Every step has a compiled form and a twin in numpy with the same answers; the compiled one is used
-once it is loaded. It reads the columns of all sources in one call, by their addresses: with sixty
-sources that give a hundred rows each, a call of numpy for every column of every source would take
-longer than all the work. `Source` checks the arrays whose addresses it takes, and keeps them.
+Every step is a kernel with a twin in numpy. A kernel reads the columns of all sources in one call:
+with sixty sources that give a hundred rows each, a call of numpy for every column of every source
+would take longer than all the work. So would asking every array for its memory, which is done once
+for each source (`Source.native`).
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from lakelog.records import kernels
+
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from lakelog._native import RowSource
+    from lakelog.records.kernels import Flags, Ints, Longs
 
-    from lakelog.records.kernels import Ints, Longs
+    Array = Longs | Ints | Flags
 
-    Flags = NDArray[np.bool_]
-    Array = NDArray[np.int64] | NDArray[np.int32] | NDArray[np.bool_]
-
-INDEX: Final = 0
-TIMESTAMPS: Final = 1
-ORDER: Final = 2
-OFFSETS: Final = 3
-KEY_VIEWS: Final = 4
-VALUE_VIEWS: Final = 5
-KEY_NULLS: Final = 6
-VALUE_NULLS: Final = 7
-FIELDS: Final = 8
-"""How many numbers describe a source: its index, then addresses, 0 of what is absent."""
+# The columns of a source that are gathered, as sources.h numbers them.
+OFFSETS: Final = 0
+KEY_VIEWS: Final = 1
+VALUE_VIEWS: Final = 2
+KEY_NULLS: Final = 3
+VALUE_NULLS: Final = 4
 
 INLINE_BYTES: Final = 12
 """A view that is longer than this points into a buffer."""
@@ -61,26 +57,25 @@ class Source:
     def __len__(self) -> int:
         return len(self.timestamps_ms)
 
-    def entry(self) -> "Longs":
-        """What the compiled functions know of this source, and only as long as it is kept."""
-        count, rows = len(self), len(self.offsets)
-        assert self.order is not None or count == rows, "without an order every row is there"
-        addresses = (
+    def native(self) -> "RowSource | None":
+        """What the kernels know of this source, which keeps its arrays; None without kernels."""
+        if kernels.native is None:
+            return None
+        return kernels.native.row_source(
             self.index,
-            _address(self.timestamps_ms, np.int64, count),
-            _address(self.order, np.int32, count),
-            _address(self.offsets, np.int64, rows),
-            _address(self.key_views, np.int32, rows * VIEW_WORDS),
-            _address(self.value_views, np.int32, rows * VIEW_WORDS),
-            _address(self.key_nulls, np.bool_, rows),
-            _address(self.value_nulls, np.bool_, rows),
+            self.timestamps_ms,
+            self.order,
+            self.offsets,
+            self.key_views,
+            self.value_views,
+            self.key_nulls,
+            self.value_nulls,
         )
-        return np.array(addresses, np.int64)
 
     def column(self, field: int) -> "Array | None":
         """The column of that field."""
         columns = (self.offsets, self.key_views, self.value_views, self.key_nulls, self.value_nulls)
-        return columns[field - OFFSETS]
+        return columns[field]
 
     def rows(self, start: int, end: int) -> "Ints":
         """Which rows of the columns are at [start, end)."""
@@ -89,21 +84,11 @@ class Source:
         return self.order[start:end]
 
 
-def _address(array: "Array | None", kind: type[np.generic], size: int) -> int:
-    if array is None:
-        return 0
-    assert array.dtype == kind, (array.dtype, kind)
-    assert array.size == size, (array.size, size)
-    assert array.flags.c_contiguous, "a kernel reads on from its address"
-    address: int = array.__array_interface__["data"][0]
-    return address
-
-
 class Sources(NamedTuple):
-    """Several sources in their order, and the table of their entries."""
+    """Several sources in their order, and what the kernels know of each."""
 
     each: Sequence[Source]
-    table: "Longs"
+    natives: "tuple[RowSource | None, ...]"
 
 
 class Merged(NamedTuple):
@@ -114,80 +99,6 @@ class Merged(NamedTuple):
     timestamps_ms: "Longs"
 
 
-class StableOrder(Protocol):
-    """Fills the order that sorts these timestamps; false if its numbers are too small for it."""
-
-    def __call__(self, timestamps_ms: "Longs", order: "Ints", /) -> bool:
-        """Fill it."""
-
-
-class Choose(Protocol):
-    """Does what `choose` does."""
-
-    def __call__(
-        self, table: "Longs", spans: "Longs", limit: tuple[int, int], rows_max: int, /
-    ) -> int:
-        """Narrow the spans."""
-
-
-class Merge(Protocol):
-    """Fills what `merge` returns; false if its numbers are too small for it."""
-
-    def __call__(
-        self, table: "Longs", spans: "Longs", numbers: "Ints", rows: "Ints", times_ms: "Longs", /
-    ) -> bool:
-        """Fill it."""
-
-
-class Gather(Protocol):
-    """Fills the output with the merged rows' values of one field: longs, or views as two longs."""
-
-    def __call__(
-        self, table: "Longs", field: int, numbers: "Ints", rows: "Ints", output: "Longs", /
-    ) -> None:
-        """Fill it."""
-
-
-class GatherFlags(Protocol):
-    """Fills the output with the merged rows' flags of one field."""
-
-    def __call__(
-        self, table: "Longs", field: int, numbers: "Ints", rows: "Ints", output: "Flags", /
-    ) -> None:
-        """Fill it."""
-
-
-class OrderingKernels(NamedTuple):
-    """The compiled functions."""
-
-    stable_order: StableOrder
-    choose: Choose
-    merge: Merge
-    gather_longs: Gather
-    gather_views: Gather
-    gather_flags: GatherFlags
-
-
-_kernels: OrderingKernels | None = None
-
-
-def load() -> None:
-    """Compile the kernels or read them from numba's cache, and use them from now on.
-
-    It takes a second, the first time on a machine some more: call it on a thread that may wait.
-    """
-    global _kernels  # noqa: PLW0603 - a switch of the process, as in `kernels`; it only turns on
-    if _kernels is None:
-        from lakelog.records import ordering_compiled  # noqa: PLC0415 - numba is slow to import
-
-        _kernels = ordering_compiled.kernels()
-
-
-def loaded() -> OrderingKernels | None:
-    """The kernels, if `load` was called."""
-    return _kernels
-
-
 def is_sorted(timestamps_ms: "Longs") -> bool:
     """Whether no timestamp is below the one before it."""
     return bool((timestamps_ms[1:] >= timestamps_ms[:-1]).all())
@@ -195,9 +106,10 @@ def is_sorted(timestamps_ms: "Longs") -> bool:
 
 def stable_order(timestamps_ms: "Longs") -> "Ints":
     """The order that sorts these timestamps and leaves equal ones as they stand."""
-    if _kernels is not None:
+    native = kernels.native
+    if native is not None:
         order = np.empty(len(timestamps_ms), np.int32)
-        if _kernels.stable_order(timestamps_ms, order):
+        if native.stable_order(timestamps_ms, order):
             return order
     return np.argsort(timestamps_ms, kind="stable").astype(np.int32)
 
@@ -208,8 +120,9 @@ def choose(sources: Sources, spans: "Longs", limit: tuple[int, int], rows_max: i
     The first row of `spans` holds where each source's remaining rows start, the second where they
     end: that row is changed. The limit is the greatest timestamp and the greatest index with it.
     """
-    if _kernels is not None:
-        return _kernels.choose(sources.table, spans, limit, rows_max)
+    native = kernels.native
+    if native is not None:
+        return native.choose_rows(sources.natives, spans, limit, rows_max)
     return choose_in_numpy(sources, spans, limit, rows_max)
 
 
@@ -251,11 +164,12 @@ def _count(source: Source, start: int, end: int, time_ms: int, *, or_equal: bool
 
 def merge(sources: Sources, spans: "Longs", count: int) -> Merged:
     """The rows of these spans, `count` altogether, by timestamp and then as the sources stand."""
-    if _kernels is not None:
+    native = kernels.native
+    if native is not None:
         merged = Merged(
             np.empty(count, np.int32), np.empty(count, np.int32), np.empty(count, np.int64)
         )
-        if _kernels.merge(sources.table, spans, *merged):
+        if native.merge_rows(sources.natives, spans, *merged):
             return merged
     return sort_joined(joined(sources, spans))
 
@@ -278,8 +192,9 @@ def sort_joined(rows: Merged) -> Merged:
 def gather_offsets(sources: Sources, merged: Merged) -> "Longs":
     """The offsets of merged rows."""
     output = np.empty(len(merged.rows), np.int64)
-    if _kernels is not None:
-        _kernels.gather_longs(sources.table, OFFSETS, merged.numbers, merged.rows, output)
+    native = kernels.native
+    if native is not None:
+        native.gather_rows(sources.natives, OFFSETS, merged.numbers, merged.rows, output)
     else:
         gather_in_numpy(sources, OFFSETS, merged, output)
     return output
@@ -288,9 +203,9 @@ def gather_offsets(sources: Sources, merged: Merged) -> "Longs":
 def gather_views(sources: Sources, merged: Merged, field: int) -> "Ints":
     """The views of merged rows; the number of a view's buffer is the number of its source."""
     output = np.empty((len(merged.rows), VIEW_WORDS), np.int32)
-    if _kernels is not None:
-        pairs = output.view(np.int64)
-        _kernels.gather_views(sources.table, field, merged.numbers, merged.rows, pairs)
+    native = kernels.native
+    if native is not None:
+        native.gather_rows(sources.natives, field, merged.numbers, merged.rows, output)
     else:
         gather_in_numpy(sources, field, merged, output)
         long = output[:, 0] > INLINE_BYTES
@@ -300,11 +215,12 @@ def gather_views(sources: Sources, merged: Merged, field: int) -> "Ints":
 
 def gather_nulls(sources: Sources, merged: Merged, field: int) -> "Flags | None":
     """Which of the merged rows are null; None if no source has null rows."""
-    if not sources.table[:, field].any():
+    if all(source.column(field) is None for source in sources.each):
         return None
     output = np.zeros(len(merged.rows), np.bool_)
-    if _kernels is not None:
-        _kernels.gather_flags(sources.table, field, merged.numbers, merged.rows, output)
+    native = kernels.native
+    if native is not None:
+        native.gather_rows(sources.natives, field, merged.numbers, merged.rows, output)
     else:
         gather_in_numpy(sources, field, merged, output)
     return output

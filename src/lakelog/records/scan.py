@@ -30,6 +30,7 @@ from lakelog.records.kernels import (
     NO_TIMESTAMP_MS,
     Limits,
     ScanOutcome,
+    wrap_int64,
 )
 
 CARRY_BYTES_MAX: Final = 65_536
@@ -41,8 +42,8 @@ MISSING_KEY: Final = INT64_MAX + 1
 
 def scan_records(data: memoryview, count: int, limits: Limits) -> ScanOutcome:
     """Scan `count` records that fill `data` exactly."""
-    loaded = kernels.loaded()
-    scan = scan_in_python if loaded is None else loaded.scan
+    native = kernels.native
+    scan = scan_in_python if native is None else native.scan
     outcome = scan(data, 0, 0, count, limits)
     if outcome[0] == DONE and outcome[1] != len(data):
         return MALFORMED, *outcome[1:]
@@ -52,7 +53,7 @@ def scan_records(data: memoryview, count: int, limits: Limits) -> ScanOutcome:
 def scan_in_python(
     data: memoryview, position: int, index: int, count: int, limits: Limits, /
 ) -> ScanOutcome:
-    """The kernel's twin: the same verdicts without numba, at about a microsecond a record."""
+    """The kernel's twin: the same verdicts, at some microseconds a record."""
     base_ms, lower_ms, upper_ms, keyed = limits
     end = len(data)
     least_ms, greatest_ms, bad = INT64_MAX, INT64_MIN, 0
@@ -104,13 +105,6 @@ def find_bad(
             if len(found) == bad_max:
                 break
     return found
-
-
-def wrap_int64(value: int) -> int:
-    """The value as 64-bit arithmetic leaves it."""
-    if INT64_MIN <= value <= INT64_MAX:
-        return value
-    return ((value + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
 
 
 def _is_bad(timestamp_ms: int, key_length: int, lower_ms: int, upper_ms: int, keyed: int) -> bool:
@@ -237,8 +231,8 @@ class _PieceWalk(_Reader):
 
     def __init__(self, pieces: Iterator[memoryview], count: int, limits: Limits) -> None:
         super().__init__(pieces)
-        loaded = kernels.loaded()
-        self.scan = scan_in_python if loaded is None else loaded.scan
+        native = kernels.native
+        self.scan = scan_in_python if native is None else native.scan
         self.count = count
         self.limits = limits
         self.index = 0

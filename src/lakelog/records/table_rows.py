@@ -8,13 +8,12 @@ holds such header keys looks at them one by one, each different key once.
 
 A view is 16 bytes: the length, then up to 12 bytes of the value itself, or its first four, the
 number of the buffer that holds it and its place there. Filling them is the one step of the table
-path that touches every key and value, so it has a compiled form, used once the kernels are loaded.
+path that touches every key and value, so it is a kernel.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -47,28 +46,18 @@ _FIXED_BYTES: Final = 24
 """Partition, offset, timestamp and attributes."""
 
 
-class FillViews(Protocol):
-    """Fills the view of every place [start, end) in `data`, which is the buffer of that number."""
-
-    def __call__(
-        self, data: "Bytes", starts: "Ints", ends: "Ints", views: "Ints", buffer: int, /
-    ) -> None:
-        """Fill all of them; a start of -1 is null and its view stays zero."""
-
-
 def fill_views(data: memoryview, starts: "Ints", ends: "Ints", *, buffer: int) -> "Ints":
-    """The views of these places in `data`, four words each."""
+    """The views of these places in `data`, four words each; a start of -1 is null, all zero.
+
+    The data is the buffer of that number.
+    """
     views = np.zeros((len(starts), VIEW_BYTES // 4), np.int32)
-    fill = fill_views_in_numpy if kernels.loaded() is None else _compiled()
-    fill(np.frombuffer(data.toreadonly(), np.uint8), starts, ends, views, buffer)
+    native = kernels.native
+    if native is None:
+        fill_views_in_numpy(np.frombuffer(data, np.uint8), starts, ends, views, buffer)
+    else:
+        native.fill_views(data, starts, ends, views, buffer)
     return views
-
-
-@lru_cache(maxsize=1)
-def _compiled() -> FillViews:
-    from lakelog.records import table_compiled  # noqa: PLC0415 - numba is slow to import
-
-    return table_compiled.fill_views
 
 
 def fill_views_in_numpy(

@@ -3,15 +3,9 @@
 `InstrumentedObjects` is an object store that remembers how it has been doing, for readiness.
 `LiveBrokers` and `KnownTopics` are what a group coordinator sees of its broker; `group_configs` and
 `broker_configs` are the configs that groups and brokers have, and what follows their changes.
-`load_kernels` switches to compiled kernels once there is traffic, without holding up the loop: the
-very first compilation takes some seconds of pure Python, which would slow down every request, so it
-is done by a process of its own, which leaves its result in the cache on disk.
 """
 
-import asyncio
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -21,8 +15,7 @@ from lakelog.meta.port import MetadataStore
 from lakelog.model.failures import OutcomeUnknown, Unavailable
 from lakelog.model.ids import BrokerId, ByteRange, TopicId
 from lakelog.objects.port import Buffer, ObjectInfo, ObjectStore
-from lakelog.records import kernels
-from lakelog.telemetry import MetricsRegistry, event
+from lakelog.telemetry import MetricsRegistry
 from lakelog.topics.broker_configs import (
     BrokerConfigs,
     group_defaults,
@@ -157,19 +150,3 @@ def broker_configs(
 
     configs.on_change(follow)
     return configs
-
-
-_log = logging.getLogger(__name__)
-
-
-async def load_kernels(traffic_began: asyncio.Event) -> None:
-    """Switch to the compiled kernels when it pays: the event says so."""
-    await traffic_began.wait()
-    if not kernels.are_cached():
-        compiler = await asyncio.create_subprocess_exec(*kernels.COMPILE_COMMAND)
-        await compiler.wait()
-    with ThreadPoolExecutor(1, thread_name_prefix="lakelog-kernels") as pool:
-        try:
-            await asyncio.get_running_loop().run_in_executor(pool, kernels.load)
-        except ImportError as reason:  # the pure twins give the same answers, more slowly
-            event(_log, "kernels_missing", logging.WARNING, reason=str(reason))

@@ -31,13 +31,13 @@ from lakelog.meta.port import MetadataStore
 from lakelog.model.failures import Failure, NotFound, Unavailable
 from lakelog.model.ids import BrokerId
 from lakelog.objects.port import ObjectStore, probe
+from lakelog.records import kernels
 from lakelog.server.adapters import (
     InstrumentedObjects,
     KnownTopics,
     LiveBrokers,
     broker_configs,
     group_configs,
-    load_kernels,
 )
 from lakelog.server.listener import Listener
 from lakelog.server.options import Address, ServerOptions
@@ -48,10 +48,6 @@ from lakelog.topics.registry import Topics
 from lakelog.topics.routing import BrokerNode as ClusterNode
 from lakelog.topics.settings import TopicDefaults
 from lakelog.topics.tables import TableKeeper, TableOptions
-from lakelog.wire.apis import ApiKey
-
-KERNELS_AFTER_BYTES: Final = 8 << 20
-"""The compiled kernels cost a second and 100 MB, so they wait for real traffic."""
 
 CLOCK: Final = "clock"
 """The part that is no reason to send clients elsewhere: just nothing old is deleted."""
@@ -104,8 +100,6 @@ class Node:
         self._options = options
         self._objects = InstrumentedObjects(world.objects, self.metrics)
         self._tasks = Tasks()
-        self._until_kernels_bytes = KERNELS_AFTER_BYTES
-        self._traffic_began = asyncio.Event()
         self._replicas: list[Replica] = []
         self._log: Log | None = None
         self._broker: Broker | None = None
@@ -149,7 +143,6 @@ class Node:
             options=options.log,
             metrics=self.metrics,
         )
-        self._log.on_rebuild(self._traffic_began.set)
         self._log.writes.registered = self._registered
         self._broker = self._assemble(self._cluster, self._log)
         await self._open(self._broker)
@@ -206,13 +199,15 @@ class Node:
         self._tasks.spawn(orphans.run(), name="orphan streams")
         self._tasks.spawn(broker.group_configs.run(), name="group configs")
         self._tasks.spawn(broker.broker_configs.run(), name="broker configs")
-        self._tasks.spawn(load_kernels(self._traffic_began), name="kernels")
         if self._options.tables.enabled:
             self._tasks.spawn(self._table_keeper(broker).run(), name="tables")
         for watched in (self._listener.failed, broker.log.failed, broker.groups.failed):
             self._tasks.spawn(watched(), name="watch")
         for replica in self._replicas:
             self._tasks.spawn(replica.failed(), name="watch")
+        if kernels.native is None:
+            # Nothing is wrong, only slower: the twins in Python read a record in microseconds.
+            event(log, "kernels_missing", logging.WARNING, reason=kernels.missing_because)
         event(log, "serving", broker=broker.node_id, listen=str(self.address))
 
     def _table_keeper(self, broker: Broker) -> TableKeeper:
@@ -340,10 +335,6 @@ class Node:
         self, key: int, call: Call, body: memoryview
     ) -> Coroutine[Any, Any, Answer | Later]:
         assert self._broker is not None, "clients are accepted when the broker is there"
-        if self._until_kernels_bytes > 0 and key == ApiKey.PRODUCE:
-            self._until_kernels_bytes -= call.request_bytes
-            if self._until_kernels_bytes <= 0:
-                self._traffic_began.set()
         return dispatch(self._broker, key, call, body)
 
     async def _is_untouched(self) -> bool:

@@ -45,7 +45,6 @@ from lakelog.lake.write.commit_client import (
 from lakelog.lake.write.record_batches import RowFormat, StreamBatch, built_batches, topics_of
 from lakelog.lake.write.wal_objects import ObjectWriter, delete_placed
 from lakelog.lake.write.write_options import WriteRequest, checked_columns, parse_write
-from lakelog.records import kernels
 from lakelog.spark.runtime import Runtime, runtime
 
 if TYPE_CHECKING:
@@ -54,10 +53,6 @@ if TYPE_CHECKING:
 
 GATHER_BYTES: Final = 16 << 20
 """Rows that are cut into batches at once."""
-
-KERNEL_ROWS: Final = 20_000
-KERNEL_BYTES: Final = 8 << 20
-"""From so many rows or bytes on, loading the compiled kernels pays."""
 
 
 @dataclass(frozen=True)
@@ -104,18 +99,12 @@ class _Maker:
         self._form = form
         self._clock: Clock = SystemClock()
         self._targets: dict[str, WriteTarget] = {}
-        self._rows = 0
-        self._bytes = 0
 
     def built(self, rows: "pa.RecordBatch") -> list[StreamBatch]:
         """The batches of these rows."""
         missing = [name for name in topics_of(rows, self._form) if name not in self._targets]
         if missing:
             self._targets |= self._running.call(self._client.targets(missing))
-        self._rows += rows.num_rows
-        self._bytes += rows.nbytes
-        if self._rows >= KERNEL_ROWS or self._bytes >= KERNEL_BYTES:
-            kernels.load()
         return list(built_batches(rows, self._form, self._targets, now_ms=self._clock.now_ms()))
 
 

@@ -45,7 +45,7 @@ def test_executors_like_this_process_fit() -> None:
         ({"lakelog": "0.0.1"}, "has lakelog 0.0.1, and this is"),
         ({"python": "3.9"}, "has Python 3.9, and this is"),
         ({"pyarrow": "3.0.0"}, "has pyarrow 3.0.0, and this is"),
-        ({"lacks": "numba,lz4"}, "lacks numba,lz4"),
+        ({"lacks": "msgspec,lz4"}, "lacks msgspec,lz4"),
     ],
 )
 def test_one_that_differs_is_refused_with_the_remedy(

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -39,14 +39,10 @@ from lakelog.lake.read.shared_reads import SharedReads
 from lakelog.lake.read.splits import PackOptions, Split, pack
 from lakelog.model.failures import Refused, Unavailable
 from lakelog.objects.port import ObjectStore
-from lakelog.records import kernels
 from lakelog.topics.cluster import http_addresses
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-KERNEL_OFFSETS: Final = 20_000
-"""From so many offsets in batches on, loading the compiled kernels pays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +142,6 @@ class TopicSource:
         self, split: Split, options: RowOptions
     ) -> "AsyncGenerator[pa.RecordBatch, None]":
         """The rows of a split, range after range."""
-        if split.batch_offset_count >= KERNEL_OFFSETS:
-            kernels.load()
         objects = SharedReads(self.objects, split)
         for hinted in split.ranges:
             rows = read_range(objects, hinted, self._locate, options)

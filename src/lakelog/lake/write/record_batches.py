@@ -22,9 +22,8 @@ Rules of partitions, without a loop over records in Python:
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -57,13 +56,6 @@ Hashes: TypeAlias = "NDArray[np.uint32]"
 _POSITIVE: Final = 0x7FFFFFFF
 
 
-class HashKernel(Protocol):
-    """Fills the murmur2 of every place [start, end) in `data`."""
-
-    def __call__(self, data: "Bytes", starts: "Longs", ends: "Longs", hashes: "Hashes", /) -> None:
-        """Fill all of them; the data is a read-only array, no place is null."""
-
-
 def chosen_partitions(
     block: "RecordBlock", given: "Longs | None", *, topic: str, count: int
 ) -> "Longs":
@@ -82,7 +74,7 @@ def chosen_partitions(
 
 
 def hash_in_python(data: "Bytes", starts: "Longs", ends: "Longs", hashes: "Hashes", /) -> None:
-    """The kernel's twin."""
+    """The kernel's twin: fill the murmur2 of every place [start, end) in the data."""
     view = data.data
     for at, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
         hashes[at] = murmur2(view[start:end])
@@ -106,16 +98,10 @@ def _hashed_partitions(block: "RecordBlock", count: int) -> "Longs":
 
 def _positive(block: "RecordBlock", blob: int, starts: "Longs", ends: "Longs") -> "Longs":
     hashes = np.empty(len(starts), np.uint32)
-    compute = hash_in_python if kernels.loaded() is None else _compiled()
+    native = kernels.native
+    compute = hash_in_python if native is None else native.hash_places
     compute(block.blobs[blob], np.ascontiguousarray(starts), np.ascontiguousarray(ends), hashes)
     return (hashes & _POSITIVE).astype(np.int64)
-
-
-@lru_cache(maxsize=1)
-def _compiled() -> HashKernel:
-    from lakelog.lake.write import partitioner_compiled  # noqa: PLC0415 - numba is slow to import
-
-    return partitioner_compiled.hash_places
 
 
 BATCH_BYTES: Final = 1 << 20

@@ -157,7 +157,7 @@ EXECUTOR_ROW: Final = (
 ROWS: Final = 10_000
 """More than any cluster has slots: Spark makes one part of the range for each."""
 
-NEEDED: Final = ("numba", "numpy", "crc32c", "lz4", "cramjam", "msgspec")
+NEEDED: Final = ("numpy", "crc32c", "lz4", "cramjam", "msgspec")
 NEEDED_REMOTE: Final = "obstore"
 EXECUTOR_REMEDY: Final = (
     "give executors the same environment: an image, or one made by venv-pack that spark.archives"

@@ -26,7 +26,6 @@ from lakelog.model.failures import Failure
 from lakelog.objects.port import ObjectStore
 from lakelog.pipeline.files.file_task import FailureKind, FileAnswer, FileFailure, FileTask
 from lakelog.pipeline.files.run_task import run_task
-from lakelog.records import kernels
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,7 +60,6 @@ class WorkerPlace:
     """The loop, the store and the thread of this process."""
 
     def __init__(self, address: StoreAddress, environment: Mapping[str, str]) -> None:
-        kernels.load()
         options = worker_options(address, environment)
         self._runner = asyncio.Runner()
         try:
