@@ -24,6 +24,9 @@ STEP_S_MAX = 4 * 3600.0
 LAST_LINES = 40
 """How far from its end a step's output is searched for its summary."""
 
+SOURCES = ("src", "native", "setup.py", "tests", "bench")
+"""What the steps run on."""
+
 PYTEST = ("-m", "pytest", "-q", "-n", "3", "--dist", "loadgroup", "--no-loadscope-reorder")
 
 
@@ -84,6 +87,10 @@ def steps(size: Size) -> list[Step]:
         _module("mutants", "planted bugs are caught", "tests.mutants"),
         _module("simulation", f"{size.seeds} seeds", "tests.sim", "--seeds", f"{size.seeds}"),
         _module("fuzz", f"{size.inputs} inputs", "tests.fuzz", "--inputs", f"{size.inputs}"),
+        _module(
+            *("sanitizer", f"{size.inputs} inputs, every access checked", "tests.fuzz.sanitized"),
+            *("--inputs", f"{size.inputs}"),
+        ),
         _module("saga model", "every interleaving", "tests.pipeline.saga.saga_model"),
         _module("crash matrix", f"pairs of failures, 1/{size.pairs_parts}", *matrix),
         _module("kill -9", "nothing acknowledged is lost", "tests.compat.crash"),
@@ -114,7 +121,7 @@ def folders_of(area: str) -> list[str]:
 def digest_of_sources() -> str:
     """What the steps run on: a step need not be repeated for the same files."""
     listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "src", "tests", "bench"],
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", *SOURCES],
         cwd=ROOT,
         capture_output=True,
         text=True,

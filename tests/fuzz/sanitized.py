@@ -1,0 +1,101 @@
+"""The kernels under an address sanitizer: `python -m tests.fuzz.sanitized --inputs N`.
+
+The extension is built once more, with every access to memory checked, and the fuzzers of records,
+Fetch answers and arguments run on it, with the twins as oracle. Python's own allocator is switched
+off, so that every buffer has a border that must not be touched. Where there is no compiler or no
+sanitizer, that is said, and nothing is run.
+"""
+
+import argparse
+import importlib.util
+import os
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from tests import sides
+from tests.sides import compiler
+
+from lakelog.records import kernels
+
+if TYPE_CHECKING:
+    from lakelog._native import Native
+
+ROOT = Path(__file__).resolve().parents[2]
+TARGETS = (
+    *("records.scan", "records.columns", "records.batch", "records.fetched"),
+    *("kernels.places", "kernels.write", "kernels.headers", "kernels.rows", "kernels.ordering"),
+)
+FLAGS = (
+    *("-std=c11", "-O1", "-g", "-fPIC", "-shared", "-DPy_LIMITED_API=0x030B0000"),
+    *("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"),
+)
+
+
+def runtime(cc: str) -> Path | None:
+    """The sanitizer's library, which has to be loaded before everything else."""
+    said = subprocess.run(
+        [cc, "-print-file-name=libasan.so"], capture_output=True, text=True, check=False
+    )
+    path = Path(said.stdout.strip())
+    return path.resolve() if path.is_absolute() and path.exists() else None
+
+
+def build(cc: str, place: Path) -> None:
+    """Compile all of `native/` into one checked module."""
+    sources = sorted(str(path) for path in (ROOT / "native").glob("*.c"))
+    include = sysconfig.get_path("include")
+    subprocess.run([cc, *FLAGS, f"-I{include}", *sources, "-o", str(place)], check=True)
+
+
+def use(place: Path) -> None:
+    """Make the functions of this module the kernels of this process."""
+    spec = importlib.util.spec_from_file_location("lakelog._native", place)
+    assert spec is not None, place
+    assert spec.loader is not None, place
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    kernels.native = sides.built = cast("Native", module)
+
+
+def environment(library: Path) -> dict[str, str]:
+    """What the process of the fuzzers is started with."""
+    return {
+        **os.environ,
+        "LD_PRELOAD": str(library),
+        # Leaks are Python's own at its exit, and would hide everything else.
+        "ASAN_OPTIONS": "detect_leaks=0:halt_on_error=1:allocator_may_return_null=1",
+        "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
+        "PYTHONMALLOC": "malloc",
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.sanitized", description=__doc__)
+    parser.add_argument("--inputs", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    cc = compiler()
+    library = None if cc is None else runtime(cc)
+    if cc is None or library is None:
+        print("skipped: no C compiler with an address sanitizer")
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / "_native.abi3.so"
+        build(cc, place)
+        chosen = [argument for name in TARGETS for argument in ("--target", name)]
+        numbers = ["--inputs", str(options.inputs), "--seed", str(options.seed)]
+        code = (
+            "import sys; from tests.fuzz import sanitized; from pathlib import Path;"
+            f"sanitized.use(Path({str(place)!r}));"
+            "from tests.fuzz import __main__; sys.exit(__main__.main())"
+        )
+        command = [sys.executable, "-c", code, *numbers, *chosen]
+        return subprocess.run(command, cwd=ROOT, env=environment(library), check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
