@@ -30,11 +30,20 @@ class Deadlock(AssertionError):  # noqa: N818 - it reads as what happened
     """Every task waits and no timer is pending."""
 
 
+TURNS_MAX: Final = 1_000_000
+"""Of the loop in one simulation; the longest worlds take a tenth of it."""
+
+
+class Livelock(AssertionError):  # noqa: N818 - it reads as what happened
+    """Something goes on for ever, so the world never comes to its end."""
+
+
 class _VirtualSelector(selectors.BaseSelector):
     """No file ever becomes ready; waiting is what moves the time."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
+        self.turns_left = TURNS_MAX
         self._keys: dict[int, selectors.SelectorKey] = {}
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
@@ -51,6 +60,10 @@ class _VirtualSelector(selectors.BaseSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
             raise Deadlock("every task waits and no timer is pending")
+        self.turns_left -= 1
+        if not self.turns_left:
+            self.turns_left = TURNS_MAX  # for the clearing up
+            raise Livelock(f"{TURNS_MAX} turns of the loop, and the world has not come to its end")
         self.now_s += max(timeout, 0.0)
         return []
 
