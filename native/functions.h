@@ -7,6 +7,9 @@
 
 #define NATIVE_FUNCTION(name) PyObject *name(PyObject *, PyObject *const *, Py_ssize_t)
 
+/* answers.c */
+NATIVE_FUNCTION(native_answer_produce);
+
 /* build.c */
 NATIVE_FUNCTION(native_hash_places);
 NATIVE_FUNCTION(native_write_records);
@@ -20,6 +23,12 @@ NATIVE_FUNCTION(native_fill_views);
 NATIVE_FUNCTION(native_fill_rows);
 NATIVE_FUNCTION(native_walk_batches);
 
+/* frames.c */
+NATIVE_FUNCTION(native_find_run);
+
+/* gather.c */
+NATIVE_FUNCTION(native_lay_out);
+
 /* module.c */
 NATIVE_FUNCTION(native_crc32c);
 
@@ -27,6 +36,9 @@ NATIVE_FUNCTION(native_crc32c);
 NATIVE_FUNCTION(native_choose_rows);
 NATIVE_FUNCTION(native_gather_rows);
 NATIVE_FUNCTION(native_merge_rows);
+
+/* produce.c */
+NATIVE_FUNCTION(native_parse_produce);
 
 /* scan.c */
 NATIVE_FUNCTION(native_scan);

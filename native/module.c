@@ -1,11 +1,15 @@
 /* The module `lakelog._native`: loops over bytes that Python would take too long for.
 
+   answers.c    answers of Produce requests
    arguments.c  arguments as plain memory
    build.c      records written from columns, and the hash of their keys
    columns.c    where the fields of records lie, and views of them
    crc32c.c     checksums
    fetched.c    the batches of a Fetch answer as columns
+   frames.c     frames of a connection
+   gather.c     batches laid out as a WAL object
    ordering.c   rows of several sources merged by their time (sources.c, sorting.c)
+   produce.c    Produce requests as rows (cursor.h reads one, topics.c finds its topics)
    scan.c       the records of a batch, checked (records.h reads one) */
 
 #include "functions.h"
@@ -35,6 +39,7 @@ PyObject *native_crc32c(PyObject *module, PyObject *const *args, Py_ssize_t narg
 }
 
 static PyMethodDef functions[] = {
+    FUNCTION(answer_produce),
     FUNCTION(hash_places),
     FUNCTION(write_records),
     FUNCTION(fill_columns),
@@ -42,10 +47,13 @@ static PyMethodDef functions[] = {
     FUNCTION(fill_views),
     FUNCTION(fill_rows),
     FUNCTION(walk_batches),
+    FUNCTION(find_run),
+    FUNCTION(lay_out),
     FUNCTION(crc32c),
     FUNCTION(choose_rows),
     FUNCTION(gather_rows),
     FUNCTION(merge_rows),
+    FUNCTION(parse_produce),
     FUNCTION(scan),
     FUNCTION(stable_order),
     FUNCTION(row_source),

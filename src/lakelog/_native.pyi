@@ -3,6 +3,7 @@
 A module is no type, so its functions stand in a class, which exists for type checkers alone.
 """
 
+from array import array
 from typing import Protocol
 
 import numpy as np
@@ -16,6 +17,21 @@ class RowSource:
 
 class Native(Protocol):
     """The functions of the module. Verdicts are those of `lakelog.records.kernels`."""
+
+    # answers.c
+    def answer_produce(
+        self,
+        version: int,
+        data: Buffer,
+        requests: Longs,
+        rows: Longs,
+        codes: NDArray[np.int16],
+        offsets: Longs,
+        times: Longs,
+        starts: Longs,
+        /,
+    ) -> bytes:
+        """The answers of plain Produce requests, one behind the other."""
 
     # build.c
     def hash_places(
@@ -40,6 +56,26 @@ class Native(Protocol):
         """Fill columns from the batches of a table: verdict, and how many rows or which batch."""
     def walk_batches(self, data: Buffer, table: Longs, /) -> tuple[int, int, int]:
         """Fill the rows of `FetchedBatches.table`: verdict, count, position after the last."""
+
+    # frames.c
+    def find_run(
+        self, data: Buffer, start: int, end: int, size_min: int, size_max: int, /
+    ) -> tuple[int, int]:
+        """Where the frames end that are of the API of the first, and how many there are."""
+
+    # gather.c
+    def lay_out(
+        self,
+        buffers: list[bytes | bytearray | memoryview],
+        rows: Longs,
+        order: NDArray[np.intp],
+        out: Bytes,
+        starts: Longs,
+        entries_at: int,
+        entries_end: int,
+        /,
+    ) -> int:
+        """Fill in the chunk index and the batches of a WAL object: where the last one ends."""
 
     # module.c
     def crc32c(self, data: Buffer, crc: int, /) -> int: ...
@@ -73,6 +109,20 @@ class Native(Protocol):
         /,
     ) -> bool:
         """Fill what `ordering.merge` returns; false if its numbers are too small for it."""
+
+    # produce.c
+    def parse_produce(
+        self,
+        data: Buffer,
+        span: tuple[int, int, int],
+        table: tuple[array[int], bytearray, array[int], array[int], array[int]],
+        rules: tuple[int, int, int, int, int, int],
+        requests: Longs,
+        rows: Longs,
+        /,
+    ) -> tuple[int, int, int, int, int, int, int]:
+        """Make rows of plain Produce requests: requests, rows, position, why no more, the topic
+        that is not known, and the table's serial."""
 
     # scan.c
     def scan(

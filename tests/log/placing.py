@@ -12,6 +12,7 @@ from lakelog.log.writes import IdempotentWrite
 from lakelog.model.ids import DomainId
 from lakelog.objects.port import ObjectStore
 from lakelog.records.acceptance import AcceptedBatch
+from lakelog.records.batch_rows import rows_of
 from lakelog.wal.layout import TOKEN_BYTES, make_wal_id, object_key
 
 ENTROPY = SeededEntropy("placing")
@@ -24,7 +25,7 @@ def made(
     """An object of these batches, each with its stream."""
     streams, batches = zip(*rows, strict=True)
     gathered = ObjectBuffer()
-    gathered.add(streams, batches, now_s=0.0, deadline_s=0.0, settle=lambda _: None)
+    gathered.add(rows_of(streams, batches))
     return seal(
         gathered,
         wal_id=make_wal_id(now_ms, ENTROPY.token(TOKEN_BYTES)),
@@ -38,7 +39,7 @@ async def put(objects: ObjectStore, sealed: Sealed, *, domain: int = 0) -> Commi
     """Put the object; its Commit."""
     commit = sealed.commit
     key = object_key(commit.zone, DomainId(domain), commit.wal_id)
-    await objects.put(key, sealed.encoded.parts)
+    await objects.put(key, (sealed.data,))
     return commit
 
 

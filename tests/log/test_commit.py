@@ -20,6 +20,7 @@ from lakelog.model.ids import DomainId
 from lakelog.objects.memory import MemoryObjectStore
 from lakelog.objects.port import Buffer
 from lakelog.records.acceptance import AcceptedBatch
+from lakelog.records.batch_rows import rows_of
 from lakelog.records.build import BatchOptions
 from lakelog.wal.layout import decode, make_wal_id, parse_object_key, wal_id_time_ms
 
@@ -42,7 +43,8 @@ async def batch_counts(world: World) -> list[int]:
 def largest_commit(count: int) -> Commit:
     """The Commit of so many idempotent batches in the zone with the longest name."""
     one = batch(b"v", options=BatchOptions(producer_id=7, producer_epoch=0, base_sequence=0))
-    gathered = ObjectBuffer(streams=[1] * count, batches=[one] * count)
+    gathered = ObjectBuffer()
+    gathered.add(rows_of([1] * count, [one] * count))
     wal_id = make_wal_id(1, bytes(10))
     sealed = seal(gathered, wal_id=wal_id, domain=DomainId(0), zone="z" * 255, created_ms=1)
     return sealed.commit

@@ -27,6 +27,7 @@ from lakelog.log.writes import IdempotentWrite, WrittenDomain
 from lakelog.meta import keys
 from lakelog.model.failures import Failure, OutcomeUnknown, Refused, Unavailable
 from lakelog.model.ids import DomainId
+from lakelog.records.batch_rows import rows_of
 from lakelog.testing.faulty import (
     Faults,
     FaultyLink,
@@ -157,7 +158,7 @@ class Job(Client):
             gathered = ObjectBuffer()
             for stream, values in rows.items():
                 batch = make_batch(values[part], now_ms=now_ms, producer=-1, sequence=-1)
-                gathered.add([stream], [batch], now_s=0, deadline_s=0, settle=lambda _: None)
+                gathered.add(rows_of([stream], [batch]))
             sealed = seal(
                 gathered,
                 wal_id=make_wal_id(now_ms, self.dice.entropy.token(TOKEN_BYTES)),
@@ -167,7 +168,7 @@ class Job(Client):
             )
             key = object_key("there", DomainId(0), sealed.commit.wal_id)
             try:
-                await self.objects.put(key, sealed.encoded.parts)
+                await self.objects.put(key, (sealed.data,))
             except (Unavailable, OutcomeUnknown):
                 await asyncio.sleep(0.05)
                 return None  # what is there by now is an orphan

@@ -190,6 +190,13 @@ class ProducerBudget:
         # What is unknown here `apply` refuses, without a row.
         return row is None or state.producers.row(row, producer) != NONE
 
+    def has_room(self) -> bool:
+        """Whether every domain has room for one more, whoever it is."""
+        return all(
+            len(replica.state.producers) < self._rows_max(replica.state)
+            for replica in self._replicas
+        )
+
     async def run(self, registered: Registered) -> None:
         """Look after all tables for ever, once an interval."""
         while True:

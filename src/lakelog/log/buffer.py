@@ -1,26 +1,48 @@
-"""Which batches share the next WAL object. Pure.
+"""Which batches share the next WAL object, and its layout. Pure.
 
 Batches keep the order in which their requests were accepted; in the object they stand by stream,
 and within a stream in that order (B2). An object is due when it is full, or when its first batch
-has waited long enough.
+has waited long enough. It is laid out by one copy of all batches into one buffer, which is what is
+written and what consumers at the end of the log are served from; what was received is free then.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from crc32c import crc32c
 
 from lakelog.domain.events import Commit
 from lakelog.domain.state import Verdict
 from lakelog.log.options import LogOptions
 from lakelog.log.values import Appended, Settle, Settled
 from lakelog.model.failures import Failure, OutcomeUnknown
-from lakelog.model.ids import DomainId, StreamId, WalId
-from lakelog.records.acceptance import AcceptedBatch
-from lakelog.wal.layout import PREFIX, Chunk, EncodedObject, encode
+from lakelog.model.ids import DomainId, WalId
+from lakelog.records import kernels
+from lakelog.records.batch_rows import BatchColumn, BatchRows, Buffer, joined
+from lakelog.records.header import LOG_APPEND_TIME_BIT, parse_header, restamp
+from lakelog.wal.layout import (
+    FOOTER,
+    HEADER,
+    INDEX_ENTRY,
+    MAGIC,
+    PREFIX,
+    VERSION,
+)
 
-INT32 = np.int32
+Int64s: TypeAlias = npt.NDArray[np.int64]
+
+# Members of an enum are looked up by name at every use, which takes longer than a number.
+_BUFFER: Final = int(BatchColumn.BUFFER)
+_START: Final = int(BatchColumn.START)
+_LENGTH: Final = int(BatchColumn.LENGTH)
+_STREAM: Final = int(BatchColumn.STREAM)
+_RECORDS: Final = int(BatchColumn.RECORDS)
+_LEAST_MS: Final = int(BatchColumn.LEAST_MS)
+_GREATEST_MS: Final = int(BatchColumn.GREATEST_MS)
+_APPEND_MS: Final = int(BatchColumn.APPEND_MS)
 
 
 class Waiter:
@@ -90,41 +112,33 @@ def _whole(joined: Appended) -> Settled:
 class ObjectBuffer:
     """The batches of one object until it is laid out."""
 
-    streams: list[int] = field(default_factory=list)
-    batches: list[AcceptedBatch] = field(default_factory=list)
+    parts: list[BatchRows] = field(default_factory=list)
     waiters: list[Waiter] = field(default_factory=list)
+    batch_count: int = 0
     size_bytes: int = 0
-    opened_s: float = 0.0
 
-    def add(
-        self,
-        streams: Sequence[int],
-        batches: Sequence[AcceptedBatch],
-        *,
-        now_s: float,
-        deadline_s: float,
-        settle: Settle,
-    ) -> None:
-        """Take in the batches of one request, in their order."""
-        if not self.batches:
-            self.opened_s = now_s
-        start = len(self.batches)
-        self.streams += streams
-        self.batches += batches
-        self.waiters.append(Waiter(start, len(self.batches), deadline_s, settle))
-        for batch in batches:
-            self.size_bytes += len(batch.data)
+    def add(self, batches: BatchRows) -> None:
+        """Take in these batches, in their order."""
+        self.batch_count += len(batches)
+        self.size_bytes += batches.size_bytes
+        self.parts.append(batches)
+
+    def add_awaited(self, batches: BatchRows, *, deadline_s: float, settle: Settle) -> None:
+        """The same for a request, or several that are told together."""
+        start = self.batch_count
+        self.add(batches)
+        self.waiters.append(Waiter(start, self.batch_count, deadline_s, settle))
 
     def is_full(self, options: LogOptions) -> bool:
         """Whether the object is to be written without waiting for more."""
         return (
             self.size_bytes >= options.object_bytes_max
-            or len(self.batches) >= options.object_batches_max
+            or self.batch_count >= options.object_batches_max
         )
 
     def linger_left_ms(self, options: LogOptions) -> int:
         """How much longer the object stays open once its first linger is over."""
-        busy = self.size_bytes >= options.busy_bytes or len(self.batches) >= options.busy_batches
+        busy = self.size_bytes >= options.busy_bytes or self.batch_count >= options.busy_batches
         return max(0, options.linger_busy_ms - options.linger_ms) if busy else 0
 
 
@@ -135,51 +149,92 @@ class Sealed:
     `order[i]` is the place in the request order of the i-th batch of the object.
     """
 
-    encoded: EncodedObject
+    data: memoryview
     commit: Commit
     order: npt.NDArray[np.intp]
-    batches: tuple[AcceptedBatch, ...]
+    batch_bytes: int
 
 
 def seal(
     gathered: ObjectBuffer, *, wal_id: WalId, domain: DomainId, zone: str, created_ms: int
 ) -> Sealed:
     """Lay out the object and say what it holds."""
-    streams = np.array(gathered.streams, dtype=np.int64)
-    order = np.argsort(streams, kind="stable")
-    batches = tuple(gathered.batches[at] for at in order.tolist())
-    streams = streams[order]
-    encoded = encode(wal_id, domain, created_ms, _chunks(streams, batches))
-    starts = [start for place in encoded.places for start in place.batch_starts]
-    lengths = np.array([len(batch.data) for batch in batches], dtype=np.uint32)
+    batches = joined(gathered.parts)
+    order = np.argsort(batches.column(BatchColumn.STREAM), kind="stable")
+    placed = batches.rows[order]
+    streams = np.ascontiguousarray(placed[:, BatchColumn.STREAM])
+    chunks = 1 + int(np.count_nonzero(streams[1:] != streams[:-1]))
+    data, starts = _laid_out(batches, order, chunks)
+    end = len(data) - FOOTER.size
+    HEADER.pack_into(
+        data, 0, MAGIC, VERSION, bytes(wal_id), domain, created_ms, chunks, HEADER.size
+    )
+    FOOTER.pack_into(data, end, crc32c(data[:end]))
     commit = Commit(
         wal_id=wal_id,
         zone=zone,
-        size_bytes=encoded.size_bytes,
+        size_bytes=len(data),
         stream=streams,
-        byte_start=np.array(starts, dtype=np.uint32),
-        byte_length=lengths + np.uint32(PREFIX.size),
-        offset_count=np.array([batch.offset_count for batch in batches], dtype=np.uint32),
-        max_timestamp=np.array([batch.max_timestamp_ms for batch in batches], dtype=np.int64),
-        producer=np.array([batch.producer_id for batch in batches], dtype=np.int64),
-        epoch=np.array([batch.producer_epoch for batch in batches], dtype=np.int16),
-        sequence=np.array([batch.base_sequence for batch in batches], dtype=INT32),
+        byte_start=starts.astype(np.uint32),
+        byte_length=(placed[:, BatchColumn.LENGTH] + PREFIX.size).astype(np.uint32),
+        offset_count=placed[:, BatchColumn.RECORDS].astype(np.uint32),
+        max_timestamp=placed[:, BatchColumn.GREATEST_MS].copy(),
+        producer=placed[:, BatchColumn.PRODUCER].copy(),
+        epoch=placed[:, BatchColumn.EPOCH].astype(np.int16),
+        sequence=placed[:, BatchColumn.SEQUENCE].astype(np.int32),
     )
-    return Sealed(encoded, commit, order, batches)
+    return Sealed(data, commit, order, batches.size_bytes)
 
 
-def _chunks(streams: npt.NDArray[np.int64], batches: Sequence[AcceptedBatch]) -> list[Chunk]:
-    bounds = np.flatnonzero(np.append(True, streams[1:] != streams[:-1])).tolist()
-    chunks = []
-    for start, end in zip(bounds, [*bounds[1:], len(batches)], strict=True):
-        some = batches[start:end]
-        chunks.append(
-            Chunk(
-                stream_id=StreamId(int(streams[start])),
-                batches=[batch.data for batch in some],
-                record_count=sum(batch.record_count for batch in some),
-                min_timestamp_ms=min(batch.min_timestamp_ms for batch in some),
-                max_timestamp_ms=max(batch.max_timestamp_ms for batch in some),
-            )
+def _laid_out(
+    batches: BatchRows, order: npt.NDArray[np.intp], chunks: int
+) -> tuple[memoryview, Int64s]:
+    """The object but for header and footer, and where each batch begins with its length."""
+    body_start = HEADER.size + INDEX_ENTRY.size * chunks
+    body_bytes = batches.size_bytes + PREFIX.size * len(batches)
+    data = np.empty(body_start + body_bytes + FOOTER.size, dtype=np.uint8)
+    starts = np.empty(len(batches), dtype=np.int64)
+    if kernels.native is None:
+        lay_out_in_python(batches, order, data.data, starts, body_start)
+    else:
+        kernels.native.lay_out(
+            batches.buffers, batches.rows, order, data, starts, HEADER.size, body_start
         )
-    return chunks
+    return data.data, starts
+
+
+def lay_out_in_python(
+    batches: BatchRows,
+    order: npt.NDArray[np.intp],
+    data: memoryview,
+    starts: Int64s,
+    body_start: int,
+) -> int:
+    """The kernel's twin: fill in index and batches; the end of the last one."""
+    position, entry = body_start, HEADER.size - INDEX_ENTRY.size
+    chunk: list[int] = []
+    for number, row in enumerate(batches.rows[order].tolist()):
+        stream, least_ms, greatest_ms = row[_STREAM], row[_LEAST_MS], row[_GREATEST_MS]
+        if not chunk or stream != chunk[0]:
+            entry += INDEX_ENTRY.size
+            chunk = [stream, position, 0, 0, 0, least_ms, greatest_ms]
+        batch = _stamped(batches.buffers[row[_BUFFER]], row)
+        PREFIX.pack_into(data, position, len(batch))
+        starts[number] = position
+        position += PREFIX.size + len(batch)
+        data[position - len(batch) : position] = batch
+        chunk[2] = position - chunk[1]
+        chunk[3] += row[_RECORDS]
+        chunk[4] += 1
+        chunk[5:] = min(chunk[5], least_ms), max(chunk[6], greatest_ms)
+        INDEX_ENTRY.pack_into(data, entry, *chunk)
+    return position
+
+
+def _stamped(buffer: Buffer, row: list[int]) -> memoryview:
+    """The batch of a row, with the broker's time if its records are to have it."""
+    batch = memoryview(buffer)[row[_START] : row[_START] + row[_LENGTH]]
+    if row[_APPEND_MS] < 0:
+        return batch
+    attributes = parse_header(batch).attributes | LOG_APPEND_TIME_BIT
+    return restamp(batch, attributes=attributes, max_timestamp_ms=row[_APPEND_MS])

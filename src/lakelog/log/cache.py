@@ -5,16 +5,21 @@ consumers at the end of the log without a read of the store, however many there 
 further back need goes through the run cache, so that they never push out the tail.
 """
 
-from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from msgspec import Struct
 
 from lakelog.model.ids import WalId
 from lakelog.streams.objects import ObjectName
 from lakelog.wal.layout import PREFIX
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64] | NDArray[np.uint32]
 
 HEADER_BYTES: Final = 61
 _LAST_DELTA: Final = slice(23, 27)
@@ -35,26 +40,29 @@ def run_of(batches: Sequence[memoryview]) -> Run:
 
 
 class CachedObject:
-    """The batches of one WAL object by the bytes they lie at."""
+    """One WAL object as it is stored, and where its batches lie: views are made by readers."""
 
-    __slots__ = ("_batches", "_counts", "_starts", "size_bytes")
+    __slots__ = ("_counts", "_data", "_lengths", "_starts", "size_bytes")
 
-    def __init__(
-        self, starts: Sequence[int], batches: Sequence[memoryview], counts: Sequence[int]
-    ) -> None:
-        self._starts = starts
-        self._batches = batches
+    def __init__(self, data: memoryview, starts: "Ints", lengths: "Ints", counts: "Ints") -> None:
+        self._data = data
+        self._starts = starts  # with the length that stands before each batch
+        self._lengths = lengths
         self._counts = counts
-        self.size_bytes = sum(len(batch) for batch in batches)
+        self.size_bytes = len(data)
 
     def run(self, byte_start: int, byte_length: int) -> Run:
         """The batches of the entry that lies at these bytes."""
-        first = bisect_left(self._starts, byte_start)
-        end = bisect_left(self._starts, byte_start + byte_length)
+        first, end = self._starts.searchsorted((byte_start, byte_start + byte_length)).tolist()
+        data, prefix = self._data, PREFIX.size
+        starts, lengths = self._starts[first:end].tolist(), self._lengths[first:end].tolist()
         return Run(
-            self._batches[first:end],
-            self._counts[first:end],
-            byte_length - PREFIX.size * (end - first),
+            [
+                data[start + prefix : start + length]
+                for start, length in zip(starts, lengths, strict=True)
+            ],
+            self._counts[first:end].tolist(),
+            byte_length - prefix * (end - first),
         )
 
 

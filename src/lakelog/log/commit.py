@@ -28,7 +28,7 @@ from lakelog.log.values import Appended, Settle
 from lakelog.model.failures import Failure, OutcomeUnknown, Unavailable
 from lakelog.model.ids import DomainId
 from lakelog.objects.port import ObjectStore
-from lakelog.records.acceptance import AcceptedBatch
+from lakelog.records.batch_rows import BatchRows
 from lakelog.telemetry import MetricsRegistry, event
 from lakelog.wal.layout import TOKEN_BYTES, make_wal_id, object_key, wal_id_time_ms
 
@@ -94,48 +94,32 @@ class Committer:
         """Write and commit what was accepted, bounded by the caller's deadline, then stop."""
         self._stopping = True
         try:
-            while self._open.batches or self._full or self._closed or self._submitted:
+            while self._open.parts or self._full or self._closed or self._submitted:
                 self._set_aside()
                 self._put_due()
                 await asyncio.sleep(0.005)
         finally:
             await self._tasks.close()
 
-    def hand_over(
-        self,
-        streams: Sequence[int],
-        batches: Sequence[AcceptedBatch],
-        *,
-        deadline_s: float,
-        settle: Settle,
-    ) -> None:
+    def hand_over(self, batches: BatchRows, *, deadline_s: float, settle: Settle) -> None:
         """Take the next places in the log for these batches (B2); `settle` hears the outcome."""
         batches_max = self._options.object_batches_max
-        if len(self._open.batches) + len(batches) > batches_max:
+        if self._open.batch_count + len(batches) > batches_max:
             self._set_aside()
             self._put_due()
             if len(batches) > batches_max:
-                self._hand_over_parts(streams, batches, deadline_s=deadline_s, settle=settle)
+                self._hand_over_parts(batches, deadline_s=deadline_s, settle=settle)
                 return
         opened = self._open
-        before = opened.size_bytes
-        now_s = self._clock.monotonic_s()
-        opened.add(streams, batches, now_s=now_s, deadline_s=deadline_s, settle=settle)
-        self._held_bytes += opened.size_bytes - before
+        opened.add_awaited(batches, deadline_s=deadline_s, settle=settle)
+        self._held_bytes += batches.size_bytes
         if opened.is_full(self._options):
             self._put_due()
         elif self._linger is None:
             loop = asyncio.get_running_loop()
             self._linger = loop.call_later(self._options.linger_ms / 1000, self._linger_over)
 
-    def _hand_over_parts(
-        self,
-        streams: Sequence[int],
-        batches: Sequence[AcceptedBatch],
-        *,
-        deadline_s: float,
-        settle: Settle,
-    ) -> None:
+    def _hand_over_parts(self, batches: BatchRows, *, deadline_s: float, settle: Settle) -> None:
         """One object after another: they are committed in this order, so the request's holds."""
         step = self._options.object_batches_max
         parts = [
@@ -144,8 +128,7 @@ class Committer:
         joined = SplitRequestOutcome(len(batches), len(parts), settle)
         for part in parts:
             self.hand_over(
-                streams[part.start : part.stop],
-                batches[part.start : part.stop],
+                batches.slice(part.start, part.stop),
                 deadline_s=deadline_s,
                 settle=partial(joined.add, part),
             )
@@ -180,7 +163,7 @@ class Committer:
 
     def _set_aside(self) -> None:
         """The open object takes no more batches; it is written when a put is free."""
-        if not self._open.batches:
+        if not self._open.parts:
             return
         self._full.append(self._open)
         self._open = ObjectBuffer()
@@ -221,10 +204,10 @@ class Committer:
         began_s = self._clock.monotonic_s()
         failures = 0
         while not closed.durable and closed.failure is None:
-            encoded = closed.sealed.encoded
-            key = object_key(self._zone, DomainId(self._replica.identity.domain), encoded.wal_id)
+            sealed, domain = closed.sealed, DomainId(self._replica.identity.domain)
+            key = object_key(self._zone, domain, sealed.commit.wal_id)
             try:
-                await self._objects.put(key, encoded.parts)
+                await self._objects.put(key, (sealed.data,))
                 closed.durable = True
             except (Unavailable, OutcomeUnknown) as error:
                 self._metrics.unavailable.labels("objects").inc()
@@ -245,16 +228,17 @@ class Committer:
 
     def _renew_id(self, closed: _Closed) -> None:
         """Rule 18: an id that grew old before its first append is replaced (nothing names it)."""
-        age_ms = self._clock.now_ms() - wal_id_time_ms(closed.sealed.encoded.wal_id)
+        age_ms = self._clock.now_ms() - wal_id_time_ms(closed.sealed.commit.wal_id)
         if age_ms > self._options.orphan_ttl_ms / 2:
             closed.sealed = self._seal(closed.gathered)
 
     def _remember(self, sealed: Sealed) -> None:
         """Before the commit, so that whoever hears of it finds the bytes in memory."""
-        starts = sealed.commit.byte_start.tolist()
-        datas = [batch.data for batch in sealed.batches]
-        counts = [batch.offset_count for batch in sealed.batches]
-        self._tail.put(sealed.encoded.wal_id, CachedObject(starts, datas, counts))
+        commit = sealed.commit
+        cached = CachedObject(
+            sealed.data, commit.byte_start, commit.byte_length, commit.offset_count
+        )
+        self._tail.put(commit.wal_id, cached)
 
     def _submit_ready(self) -> None:
         """Hand over what is durable, in the order it was closed."""
@@ -287,7 +271,7 @@ class Committer:
         self._release(submitted.sealed)
 
     def _release(self, sealed: Sealed) -> None:
-        self._held_bytes -= sum(len(batch.data) for batch in sealed.batches)
+        self._held_bytes -= sealed.batch_bytes
         while self._room:
             turn = self._room.popleft()
             if not turn.done():

@@ -34,7 +34,8 @@ from lakelog.model.failures import Failure, OutcomeUnknown, Unavailable
 from lakelog.model.ids import TopicId
 from lakelog.objects.port import ObjectStore
 from lakelog.records.acceptance import AcceptedBatch
-from lakelog.streams.table import StreamFacts
+from lakelog.records.batch_rows import BatchColumn, BatchRows, rows_of
+from lakelog.streams.table import NONE, Int64s, StreamFacts
 from lakelog.telemetry import MetricsRegistry
 
 ResultT = TypeVar("ResultT")
@@ -140,6 +141,17 @@ class Log:
         row = streams.row_of.get(stream)
         return -1 if row is None else streams.columns.arrays["log_start"].item(row)
 
+    def log_starts(self, streams: Int64s) -> Int64s:
+        """The same for many streams at once."""
+        starts = np.empty(len(streams), dtype=np.int64)
+        domains = [self.domain_of(stream) for stream in streams.tolist()]
+        for domain in set(domains):
+            table = self.replicas[domain].state.streams
+            places = np.flatnonzero(np.array(domains) == domain)
+            rows = table.rows(streams[places])
+            starts[places] = np.where(rows == NONE, -1, table.columns.arrays["log_start"][rows])
+        return starts
+
     def check_fresh(self, stream: int) -> None:
         """Raise `Unavailable` when the stream's domain cannot be vouched for (rule 17)."""
         self.replicas[self.domain_of(stream)].check_fresh()
@@ -186,16 +198,20 @@ class Log:
         settle: Settle,
     ) -> None:
         """The same without a future: `settle` is called with the outcome, once."""
+        self.hand_over_rows(rows_of(streams, batches), deadline_s=deadline_s, settle=settle)
+
+    def hand_over_rows(self, batches: BatchRows, *, deadline_s: float, settle: Settle) -> None:
+        """The same for batches that are rows already."""
         if len(self._committers) == 1:
-            committer = self._committers[0]
-            committer.hand_over(streams, batches, deadline_s=deadline_s, settle=settle)
+            self._committers[0].hand_over(batches, deadline_s=deadline_s, settle=settle)
             return
-        places = self._by_domain(streams)
-        joined = SplitRequestOutcome(len(streams), len(places), settle)
+        places = self._by_domain(batches.column(BatchColumn.STREAM).tolist())
+        joined = SplitRequestOutcome(len(batches), len(places), settle)
         for domain, some in places.items():
+            rows = batches.rows[some]
+            size_bytes = int(rows[:, BatchColumn.LENGTH].sum())
             self._committers[domain].hand_over(
-                [streams[at] for at in some],
-                [batches[at] for at in some],
+                BatchRows(batches.buffers, rows, size_bytes),
                 deadline_s=deadline_s,
                 settle=partial(joined.add, some),
             )
@@ -209,6 +225,10 @@ class Log:
     def takes_producer(self, stream: int, producer: int) -> bool:
         """Whether there is room for this producer on this stream, or it is known there (B9)."""
         return self._producers.takes(self.domain_of(stream), stream, producer)
+
+    def has_producer_room(self) -> bool:
+        """Whether any producer is taken on any stream (B9)."""
+        return self._producers.has_room()
 
     async def room(self, size_bytes: int, *, deadline_s: float) -> None:
         """Wait until so many more bytes may come; `Unavailable` past the deadline, or if full."""

@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
+import numpy as np
+
 from lakelog.clock import Clock
 from lakelog.log.cache import CachedObject, Run, RunCache, TailCache, run_of
 from lakelog.log.options import LogOptions
@@ -156,8 +158,10 @@ class WalSource:
                 starts.append(place)
                 batches.append(batch)
                 place += PREFIX.size + len(batch)
-        counts = run_of(batches).offset_counts
-        self._tail.put(name.wal_id, CachedObject(starts, batches, counts))
+        lengths = np.array([PREFIX.size + len(batch) for batch in batches], dtype=np.int64)
+        counts = np.array(run_of(batches).offset_counts, dtype=np.int64)
+        cached = CachedObject(data, np.array(starts, dtype=np.int64), lengths, counts)
+        self._tail.put(name.wal_id, cached)
 
     async def _load_runs(self, name: WalName, pieces: Sequence[Piece]) -> None:
         contents = await self._reads.ranges(self._key(name), pieces)

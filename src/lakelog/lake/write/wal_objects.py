@@ -23,6 +23,7 @@ from lakelog.log.options import LogOptions
 from lakelog.model.failures import Failure, OutcomeUnknown, Unavailable
 from lakelog.model.ids import DomainId
 from lakelog.objects.port import ObjectStore
+from lakelog.records.batch_rows import rows_of
 from lakelog.wal.layout import TOKEN_BYTES, make_wal_id, object_key
 
 
@@ -67,9 +68,7 @@ class ObjectWriter:
         """Take in these batches; raises what became of an earlier put."""
         for domain, stream, batch in batches:
             gathered = self._open.setdefault(domain, ObjectBuffer())
-            gathered.streams.append(stream)
-            gathered.batches.append(batch)
-            gathered.size_bytes += len(batch.data)
+            gathered.add(rows_of([stream], [batch]))
             if gathered.is_full(self._options.log):
                 await self._close(domain)
         while sum(one.size_bytes for one in self._open.values()) > self._options.gathered_bytes_max:
@@ -111,8 +110,8 @@ class ObjectWriter:
         )
         _, commit = encode_event(sealed.commit)
         self._begun.append(PlacedObject(domain, commit))
-        key = object_key(self._zone, DomainId(domain), sealed.encoded.wal_id)
-        self._tasks.spawn(self._put(key, sealed.encoded.parts), name="put WAL object")
+        key = object_key(self._zone, DomainId(domain), sealed.commit.wal_id)
+        self._tasks.spawn(self._put(key, (sealed.data,)), name="put WAL object")
 
     async def _put(self, key: str, parts: Sequence[bytes | bytearray | memoryview]) -> None:
         log = self._options.log

@@ -1,0 +1,126 @@
+"""The layout of an object: by stream, in the order of acceptance, the same in both languages."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.broker.data_requests import accepted
+from tests.broker.data_stage import batch, idempotent
+from tests.sides import native, side
+
+from lakelog.log.buffer import ObjectBuffer, Sealed, seal
+from lakelog.model.ids import DomainId
+from lakelog.records.batch_rows import COLUMNS, BatchColumn, BatchRows, rows_of
+from lakelog.records.header import parse_header
+from lakelog.wal.layout import Chunk, decode, encode, make_wal_id
+
+WAL_ID = make_wal_id(1_700_000_000_000, bytes(range(10)))
+Rows = list[tuple[int, int, bool]]
+ROWS = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 3000), st.booleans()), min_size=1)
+
+
+def sealed_of(rows: Rows, *, stamp_ms: int = -1) -> Sealed:
+    """An object of batches of some streams and sizes, idempotent or not, part by part."""
+    gathered = ObjectBuffer()
+    for number, (stream, size, with_producer) in enumerate(rows):
+        made = idempotent(7, 0, number, bytes(size)) if with_producer else batch(bytes(size))
+        part = rows_of([stream], [accepted(made)])
+        part.rows[:, BatchColumn.APPEND_MS] = stamp_ms
+        if stamp_ms >= 0:
+            part.rows[:, [BatchColumn.LEAST_MS, BatchColumn.GREATEST_MS]] = stamp_ms
+        gathered.add(part)
+    return seal(gathered, wal_id=WAL_ID, domain=DomainId(3), zone="z", created_ms=9)
+
+
+@given(ROWS, st.sampled_from((-1, 1_800_000_000_000)))
+def test_kernel_and_twin_lay_out_the_same_object(rows: Rows, stamp_ms: int) -> None:
+    with side(compiled=True):
+        by_kernel = sealed_of(rows, stamp_ms=stamp_ms)
+    with side(compiled=False):
+        by_twin = sealed_of(rows, stamp_ms=stamp_ms)
+    assert by_kernel.data == by_twin.data
+    assert by_kernel.commit.byte_start.tolist() == by_twin.commit.byte_start.tolist()
+
+
+@given(ROWS)
+def test_an_object_is_what_its_format_says(rows: Rows) -> None:
+    sealed = sealed_of(rows)
+    stored = decode(sealed.data, wal_id=WAL_ID)
+    in_order = sorted(range(len(rows)), key=lambda number: rows[number][0])
+    assert sealed.order.tolist() == in_order
+    assert sealed.commit.stream.tolist() == [rows[number][0] for number in in_order]
+    batches = [one for chunk in stored.batches for one in chunk]
+    starts = sealed.commit.byte_start.tolist()
+    lengths = sealed.commit.byte_length.tolist()
+    for start, length, one in zip(starts, lengths, batches, strict=True):
+        assert sealed.data[start + 4 : start + length] == one
+    chunks = [
+        Chunk(
+            chunk.stream_id,
+            some,
+            chunk.record_count,
+            chunk.min_timestamp_ms,
+            chunk.max_timestamp_ms,
+        )
+        for chunk, some in zip(stored.chunks, stored.batches, strict=True)
+    ]
+    again = encode(WAL_ID, DomainId(3), 9, chunks)
+    assert b"".join(bytes(part) for part in again.parts) == sealed.data
+
+
+def test_the_broker_s_time_is_stamped_into_the_copy_alone() -> None:
+    sent = batch(b"a", b"b")
+    before = bytes(sent)
+    part = rows_of([1], [accepted(sent)])
+    part.rows[:, BatchColumn.APPEND_MS] = 77
+    gathered = ObjectBuffer()
+    gathered.add(part)
+    sealed = seal(gathered, wal_id=WAL_ID, domain=DomainId(0), zone="z", created_ms=1)
+    ((stored,),) = decode(sealed.data).batches
+    header = parse_header(stored)
+    assert (header.log_append_time, header.max_timestamp_ms) == (True, 77)
+    assert bytes(sent) == before
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        (BatchColumn.BUFFER, 1),
+        (BatchColumn.BUFFER, -1),
+        (BatchColumn.START, -1),
+        (BatchColumn.START, 1),
+        (BatchColumn.START, 1 << 62),
+        (BatchColumn.LENGTH, 60),
+        (BatchColumn.LENGTH, -1),
+        (BatchColumn.LENGTH, 1 << 62),
+    ],
+)
+def test_the_kernel_refuses_rows_outside_their_buffers(column: BatchColumn, value: int) -> None:
+    part = rows_of([1], [accepted(batch(b"a"))])
+    rows = part.rows.copy()
+    rows[0, column] = value
+    order, starts = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    out = np.zeros(500, dtype=np.uint8)
+    with pytest.raises(ValueError, match="row"):
+        native().lay_out(part.buffers, rows, order, out, starts, 49, 93)
+
+
+def test_the_kernel_refuses_arrays_that_do_not_fit_together() -> None:
+    part: BatchRows = rows_of([1], [accepted(batch(b"a"))])
+    one, two = np.zeros(1, dtype=np.int64), np.zeros(2, dtype=np.int64)
+    out = np.zeros(500, dtype=np.uint8)
+    for order, starts, room, at, end in (
+        (two, two, out, 49, 93),
+        (one, two, out, 49, 93),
+        (one, one, out[:100], 49, 93),
+        (one, one, out, 49, 501),
+        (one, one, out, 49, 60),
+        (one, one, out, 49, 150),
+        (one + 1, one, out, 49, 93),
+    ):
+        with pytest.raises(ValueError, match="row"):
+            native().lay_out(part.buffers, part.rows, order, room, starts, at, end)
+    with pytest.raises(TypeError):
+        native().lay_out(part.buffers, np.zeros((1, COLUMNS), np.int32), one, out, one, 49, 93)
+    with pytest.raises(TypeError):
+        native().lay_out(tuple(part.buffers), part.rows, one, out, one, 49, 93)  # type: ignore[arg-type]
