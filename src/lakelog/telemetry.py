@@ -51,14 +51,14 @@ class RequestTimes(Collector):
         self._buckets: dict[str, list[int]] = {}
         self._seconds: dict[str, float] = {}
 
-    def observe(self, api: str, seconds: float) -> None:
-        """One request of this API was answered after so many seconds."""
+    def observe(self, api: str, seconds: float, requests: int = 1) -> None:
+        """Requests of this API were answered, each after so many seconds."""
         buckets = self._buckets.get(api)
         if buckets is None:
             buckets = self._buckets[api] = [0] * (len(SECONDS) + 1)
             self._seconds[api] = 0.0
-        buckets[bisect_left(SECONDS, seconds)] += 1
-        self._seconds[api] += seconds
+        buckets[bisect_left(SECONDS, seconds)] += requests
+        self._seconds[api] += seconds * requests
 
     def count(self, api: str) -> int:
         """How many requests of this API were answered."""

@@ -6,7 +6,7 @@ written that this one has not applied yet.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
@@ -34,10 +34,11 @@ from lakelog.log.watch import FetchWaiter, FetchWaiters
 from lakelog.model.failures import Failure, Unavailable
 from lakelog.model.ids import TopicId, WalId
 from lakelog.records.acceptance import AcceptedBatch
+from lakelog.records.batch_rows import BatchColumn, BatchRows
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.columns import decode_columns
-from lakelog.records.header import patch
-from lakelog.streams.table import StreamFacts
+from lakelog.records.header import LOG_APPEND_TIME_BIT, parse_header, patch, restamp
+from lakelog.streams.table import Int64s, StreamFacts
 from lakelog.telemetry import MetricsRegistry
 from lakelog.topics.settings import settings
 from lakelog.topics.topic import StreamSpan, Topic
@@ -80,6 +81,7 @@ class MemoryLog:
         self.board = FetchWaiters()
         self.commit_at_once = True
         self.held: list[tuple[list[int], list[AcceptedBatch], Settle]] = []
+        self.deadlines_s: list[float] = []  # of every batch that was handed over
         self.foreign: list[tuple[int, AcceptedBatch]] = []
         self.stale = False
         self.provable = True
@@ -127,17 +129,30 @@ class MemoryLog:
         settle: Settle,
     ) -> None:
         assert deadline_s > 0
+        self.deadlines_s += [deadline_s] * len(streams)
         self.held.append((list(streams), list(batches), settle))
         if self.commit_at_once:
             self.commit_held()
+
+    def hand_over_rows(self, batches: BatchRows, *, deadline_s: float, settle: Settle) -> None:
+        """The same for rows, each made the batch that it stands for."""
+        streams = batches.column(BatchColumn.STREAM).tolist()
+        made = [_batch_of(batches, row) for row in batches.rows.tolist()]
+        self.hand_over(streams, made, deadline_s=deadline_s, settle=settle)
 
     def has_room(self, size_bytes: int) -> bool:
         assert size_bytes > 0
         return self.no_room is None
 
+    def has_producer_room(self) -> bool:
+        return not self.producers_full
+
     def log_start(self, stream: int) -> int:
         facts = self.facts(stream)
         return -1 if facts is None else facts.log_start
+
+    def log_starts(self, streams: Int64s) -> Int64s:
+        return np.array([self.log_start(stream) for stream in streams.tolist()], dtype=np.int64)
 
     async def room(self, size_bytes: int, *, deadline_s: float) -> None:
         assert size_bytes > 0
@@ -254,6 +269,28 @@ class MemoryLog:
                     yield TimestampMatch(stored.start + delta, timestamp_ms)
 
 
+def _batch_of(batches: BatchRows, row: list[int]) -> AcceptedBatch:
+    """The batch of a row, with the broker's time where it is still to get it."""
+    start, append_ms = row[BatchColumn.START], row[BatchColumn.APPEND_MS]
+    data = memoryview(batches.buffers[row[BatchColumn.BUFFER]])
+    data = data[start : start + row[BatchColumn.LENGTH]]
+    if append_ms >= 0:
+        attributes = parse_header(data).attributes | LOG_APPEND_TIME_BIT
+        data = restamp(data, attributes=attributes, max_timestamp_ms=append_ms)
+    return AcceptedBatch(
+        data,
+        row[BatchColumn.RECORDS],
+        row[BatchColumn.RECORDS],
+        row[BatchColumn.PRODUCER],
+        row[BatchColumn.EPOCH],
+        row[BatchColumn.SEQUENCE],
+        row[BatchColumn.LEAST_MS],
+        row[BatchColumn.GREATEST_MS],
+        append_ms,
+        transactional=False,
+    )
+
+
 def commit_event(batches: list[tuple[int, AcceptedBatch]], number: int) -> Commit:
     """A Commit of these batches, which are sorted by stream."""
     lengths = np.array([len(batch.data) for _, batch in batches], dtype=np.uint32)
@@ -280,6 +317,10 @@ class KnownTopics:
         self.unseen: dict[str, Topic] = {}
         self.failure: Failure | None = None
         self.asked = 0
+        self.listeners: list[Callable[[], None]] = []
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        self.listeners.append(listener)
 
     def cached(self, name: str) -> Topic | None:
         return self.by_name.get(name)
@@ -295,6 +336,13 @@ class KnownTopics:
 
     async def create(self, name: str, **_: object) -> Topic:
         raise Unavailable(f"{name} cannot be made here")
+
+
+class NoConfigs:
+    """Configs that nobody changes."""
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Nothing will."""
 
 
 @dataclass
@@ -318,6 +366,7 @@ class Stage:
         default_factory=lambda: FetchSessions(SeededEntropy("sessions"))
     )
     streams: int = 0
+    broker_configs: NoConfigs = field(default_factory=NoConfigs)
     loop_turn: LoopTurn = field(init=False)
 
     def __post_init__(self) -> None:
@@ -344,6 +393,8 @@ class Stage:
             settings(chosen),
         )
         self.topics.by_name[name] = made
+        for listener in self.topics.listeners:
+            listener()
         return made
 
     def call(self, version: int) -> Call:

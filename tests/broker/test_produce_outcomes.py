@@ -1,19 +1,17 @@
 import asyncio
-from collections.abc import Sequence
 
 import pytest
 from tests.broker.data_requests import produce, produced, produced_codes, produced_rows
-from tests.broker.data_stage import ManualClock, MemoryLog, Stage, batch, idempotent
+from tests.broker.data_stage import ManualClock, Stage, batch, idempotent
 from tests.broker.whole import finish
 
-from lakelog.broker import produce_fast
+from lakelog.broker import produce_checks
 from lakelog.broker.call import Answer, CloseConnection, Later, NoAnswer
 from lakelog.broker.produce import handle
 from lakelog.clock import SeededEntropy
-from lakelog.log.values import Appended, Settle
+from lakelog.log.values import Appended
 from lakelog.model.errors import RETRIABLE, ErrorCode
 from lakelog.model.failures import Failure, OutcomeUnknown, Unavailable
-from lakelog.records.acceptance import AcceptedBatch
 from lakelog.records.build import BatchOptions
 from lakelog.records.codecs import Codec
 
@@ -147,32 +145,12 @@ def test_acks_0_with_any_error_closes_the_connection(index: int, data: memoryvie
     assert len(stage.log.stored[2]) == 1  # the good one is stored
 
 
-class NotingLog(MemoryLog):
-    """Remembers the deadlines it was given."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.deadlines_s: list[float] = []
-
-    def hand_over(
-        self,
-        streams: Sequence[int],
-        batches: Sequence[AcceptedBatch],
-        *,
-        deadline_s: float,
-        settle: Settle,
-    ) -> None:
-        self.deadlines_s.append(deadline_s)
-        super().hand_over(streams, batches, deadline_s=deadline_s, settle=settle)
-
-
 def test_the_deadline_is_the_clients_within_bounds() -> None:
-    log = NotingLog()
-    stage = Stage(log=log)
+    stage = Stage()
     stage.topic("t")
     for timeout_ms in (5_000, 0, -1, 2**31 - 1):
         produced(stage, produce(("t", [(0, batch())]), timeout_ms=timeout_ms))
-    assert [round(at - stage.clock.monotonic, 3) for at in log.deadlines_s] == [5, 1, 1, 120]
+    assert [round(at - stage.clock.monotonic, 3) for at in stage.log.deadlines_s] == [5, 1, 1, 120]
 
 
 def test_a_large_compressed_batch_is_inspected_on_a_thread_and_keeps_its_place() -> None:
@@ -180,8 +158,8 @@ def test_a_large_compressed_batch_is_inspected_on_a_thread_and_keeps_its_place()
     stage.topic("t")
     noise = SeededEntropy("noise").token(200 << 10)
     large = batch(noise, options=BatchOptions(codec=Codec.LZ4))
-    assert produce_fast.is_slow(large)
-    assert not produce_fast.is_slow(batch(b"x" * (1 << 18)))
+    assert produce_checks.is_slow(large)
+    assert not produce_checks.is_slow(batch(b"x" * (1 << 18)))
     made = produced(stage, produce(("t", [(0, large)])))
     assert produced_codes(made) == [0]
     assert produced_codes(produced(stage, produce(("t", [(0, large[:-1])])))) == [87]

@@ -14,7 +14,7 @@ import traceback
 import warnings
 from collections.abc import Callable
 
-MODULES = ("wire", "records", "fetched", "kernels", "wal", "domain", "groups")
+MODULES = ("wire", "records", "fetched", "kernels", "produce", "wal", "domain", "groups")
 FAILURES_MAX = 10
 """A target stops after this many failures: they are mostly the same one."""
 

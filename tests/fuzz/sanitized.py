@@ -28,6 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TARGETS = (
     *("records.scan", "records.columns", "records.batch", "records.fetched"),
     *("kernels.places", "kernels.write", "kernels.headers", "kernels.rows", "kernels.ordering"),
+    *("produce.requests", "produce.spans", "produce.answers", "produce.layout"),
 )
 FLAGS = (
     *("-std=c11", "-O1", "-g", "-fPIC", "-shared", "-DPy_LIMITED_API=0x030B0000"),

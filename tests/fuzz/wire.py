@@ -14,9 +14,16 @@ from functools import cache
 from msgspec import Struct
 from tests.wire.samples import Samples
 
+from lakelog.records import kernels
 from lakelog.wire.apis import APIS, ApiKey
 from lakelog.wire.codec import decode, encode
-from lakelog.wire.framing import SCRATCH_BYTES, FrameReader, encode_request, parse_request_header
+from lakelog.wire.framing import (
+    SCRATCH_BYTES,
+    FrameReader,
+    FrameRun,
+    encode_request,
+    parse_request_header,
+)
 from lakelog.wire.layout import FieldLayout
 from lakelog.wire.messages.heartbeat import HeartbeatRequest
 from lakelog.wire.schema import ProtocolError
@@ -245,6 +252,9 @@ def frame_streams(chance: random.Random) -> None:
     """Frames, some of impossible size, cut into pieces anywhere."""
     stream = b"".join(one_frame(chance) for _ in range(1 + pick(chance, 5)))
     reader = FrameReader(SCRATCH)
+    if kernels.native is not None and pick(chance, 2):
+        find_run = kernels.native.find_run
+        reader = FrameReader(SCRATCH, run_key=ApiKey.PRODUCE, find_run=find_run)
     found: list[memoryview] = []
     broken = False
     view = memoryview(stream)
@@ -257,6 +267,8 @@ def frame_streams(chance: random.Random) -> None:
             assert not broken, stream
             if isinstance(item, ProtocolError):
                 broken = True
+            elif isinstance(item, FrameRun):
+                found += [item.take_frame() for _ in range(item.count)]
             else:
                 found.append(item)
     assert (found, broken) == plainly_cut(stream), stream

@@ -130,7 +130,7 @@ BUDGET: tuple[Plant, ...] = (
 OFFSETS_TOPIC: tuple[Plant, ...] = (
     plant(
         "a lone batch is written to an internal topic",
-        "broker/produce_fast.py",
+        "broker/produce_checks.py",
         " or not is_writable(topic.name, call):",
         ":",
         tests=("tests/broker/test_lookup_offsets_topic.py",),

@@ -15,7 +15,7 @@ PLANTS: tuple[Plant, ...] = (
     ),
     plant(
         "an invented producer id is let in",
-        "broker/produce_fast.py",
+        "broker/produce_checks.py",
         "producer < broker.cluster.producer_ids.known_end",
         "producer < 1 << 63",
         tests=("tests/broker/test_produce.py",),

@@ -18,6 +18,7 @@ from lakelog.wire.framing import (
     UNAUTHENTICATED_LIMITS,
     FrameLimits,
     FrameReader,
+    FrameRun,
     RequestHeader,
     decode_response,
     encode_request,
@@ -47,6 +48,7 @@ class Connection:
             count = min(len(view), len(buffer))
             buffer[:count] = view[:count]
             for item in self.reader.updated(count):
+                assert not isinstance(item, FrameRun), "nobody asked for runs"
                 self.found.append(item if isinstance(item, ProtocolError) else bytes(item))
             view = view[count:]
 

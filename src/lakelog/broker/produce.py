@@ -8,7 +8,7 @@ Batches are judged one by one; then the request is refused whole (acks, transact
 batch gets its code and the good ones are stored (row 19). The request takes its place in the log
 when there is room; nothing is awaited between that and the return, so requests of one connection
 enter the log in their order (rule 4). The answer is made from the outcome, without a task: a
-callback of the log's future fills ours.
+callback of the log's future fills ours. Plain requests do not come here: `produce_rows` takes them.
 
 Differences from Kafka: a partition that stands twice in a request is refused with 87 (Kafka keeps
 the second batch and acknowledges both); null records are 87 (Kafka never answers); a time-out
@@ -21,11 +21,10 @@ from typing import TYPE_CHECKING, Final
 from lakelog.broker.call import Answer, Call, CloseConnection, Endpoint, Later, NoAnswer
 from lakelog.broker.errors import Attempt, failure_code, verdict_code
 from lakelog.broker.lookup import TopicFinder, check_count, is_writable
-from lakelog.broker.produce_fast import (
+from lakelog.broker.produce_checks import (
     FIRST_VERSION_BY_ID,
     batch_rules,
     deadline_s,
-    hand_over_alone,
     inspect_slowly,
     is_admitted,
     is_slow,
@@ -61,12 +60,6 @@ PENDING: Final = PartitionProduceResponse(-1, ErrorCode.REQUEST_TIMED_OUT, -1)
 
 async def handle(broker: "Broker", call: Call, request: ProduceRequest) -> Answer | Later:
     """Judge the batches, give them their place in the log, and answer when they are committed."""
-    alone = hand_over_alone(broker, call, request)
-    return alone if alone is not None else await handle_any(broker, call, request)
-
-
-async def handle_any(broker: "Broker", call: Call, request: ProduceRequest) -> Answer | Later:
-    """The general way: any number of topics and partitions, good and bad ones."""
     check_count(topic.partition_data for topic in request.topic_data)
     production = _Production(broker, call, request)
     for topic_data in request.topic_data:

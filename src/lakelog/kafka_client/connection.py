@@ -254,6 +254,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             if isinstance(frame, ProtocolError):
                 self._fail(self._nonsense(frame))
                 return
+            assert isinstance(frame, memoryview), "answers do not come in runs"
             self._take(frame)
 
     def eof_received(self) -> bool:

@@ -17,7 +17,7 @@ from typing import Final, cast
 
 from lakelog.server.port import AddressShare, PortState
 from lakelog.server.requests import Requests
-from lakelog.wire.framing import SIZE_BYTES, FrameReader
+from lakelog.wire.framing import SIZE_BYTES, FrameRun
 from lakelog.wire.schema import ProtocolError
 
 SCARCE_READ_BYTES: Final = 64 * 1024
@@ -36,6 +36,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         "_reading",
         "_request_s",
         "_requests",
+        "_resting",
         "_share",
         "_transport",
         "_unsent_bytes",
@@ -59,7 +60,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.unframed_bytes = 0  # allocated for a request that is not complete
         self._port = port
         self._requests = Requests(self, port)
-        self._reader = FrameReader(port.scratch)
+        self._reader = port.frame_reader()
         self._transport: asyncio.Transport | None = None
         self._share: AddressShare | None = None  # what its address holds of half-sent requests
         self._held_bytes = 0  # received and not answered
@@ -68,6 +69,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._window_bytes = 0  # received since then
         self._unsent_bytes = 0  # at the last sweep
         self._reading = True
+        self._resting = False  # not read for a moment, so that more comes at once
         self._flushes_soon = False
 
     # --- what the transport says -------------------------------------------------------------
@@ -124,8 +126,12 @@ class ClientConnection(asyncio.BufferedProtocol):
         found = self._reader.updated(nbytes)
         if found:
             for frame in found:
-                self._requests.frames.append((frame, now_s))
-                if not isinstance(frame, ProtocolError):
+                self._requests.receive(frame, now_s)
+                if isinstance(frame, FrameRun):
+                    framed_bytes += frame.size_bytes
+                    if not frame.bare:
+                        port.read_tick.received(self, frame.size_bytes, frame.count)
+                elif not isinstance(frame, ProtocolError):
                     framed_bytes += len(frame) + SIZE_BYTES
             self._request_s = self._frame_began_s = now_s
             self._window_bytes = 0
@@ -174,7 +180,24 @@ class ClientConnection(asyncio.BufferedProtocol):
         # The time during which we did not read is not the client's fault.
         self._frame_began_s = self._port.clock.monotonic_s()
         self._window_bytes = 0
-        self._transport.resume_reading()
+        if not self._resting:
+            self._transport.resume_reading()
+
+    def rest(self) -> bool:
+        """Stop reading until `end_rest`; whether it was read until now."""
+        if self._resting or not self._reading or self.ended:
+            return False
+        assert self._transport is not None
+        self._resting = True
+        self._transport.pause_reading()
+        return True
+
+    def end_rest(self) -> None:
+        """Go on reading, unless something else is in the way."""
+        self._resting = False
+        if self._reading and not self.ended:
+            assert self._transport is not None
+            self._transport.resume_reading()
 
     def sweep(self, now_s: float) -> None:
         """Close the connection if its time is over."""
@@ -261,7 +284,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self._reading and not self.ended:
             assert self._transport is not None
             self._reading = False
-            self._transport.pause_reading()
+            if not self._resting:
+                self._transport.pause_reading()
 
     def _must_wait(self) -> bool:
         options = self._port.options

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from prometheus_client import Counter, Gauge
 
+from lakelog.broker.produce_rows import ProduceRows
 from lakelog.clock import Clock, Tasks
 from lakelog.server.connection import ClientConnection
 from lakelog.server.options import Address, ServerOptions, bind, refusal
@@ -77,6 +78,10 @@ class Listener:
             lambda: ClientConnection(self._port), sock=self._socket, backlog=self._options.backlog
         )
         self._tasks.spawn(self._sweep(), name="sweep")
+
+    def take_rows(self, produce_rows: ProduceRows) -> None:
+        """Let plain Produce requests become rows, on connections that are made from now on."""
+        self._port.produce_rows = produce_rows
 
     async def start(self, address: Address) -> Address:
         """Take the port and accept clients."""

@@ -17,6 +17,7 @@ from lakelog.broker.api import dispatch
 from lakelog.broker.call import Answer, Broker, BrokerOptions, Call, Later
 from lakelog.broker.fetch_sessions import FetchSessions
 from lakelog.broker.loop_turn import LoopTurn
+from lakelog.broker.produce_rows import ProduceRows
 from lakelog.catalog.pointers import TableCreation
 from lakelog.clock import Clock, Entropy, Tasks, agreed_now_ms
 from lakelog.coordinator.coordinator import GroupCoordinator
@@ -189,6 +190,8 @@ class Node:
         await broker.cluster.register(self._own_node())
         broker.log.start()
         broker.groups.start()
+        if self._options.server.produce_rows:
+            self._listener.take_rows(ProduceRows(broker))
         await self._listener.serve()
         self.serving = True
         broker.log.start_retention(

@@ -109,10 +109,11 @@ class ServerOptions:
     frame_timeout_s: float = 60.0  # a half-sent request keeps the least rate over each such time
     frame_rate_min_bytes: int = 16 * KIB  # a second: the slowest client that is waited for
     drain_timeout_s: float = 10.0  # for the answers that are owed when the broker stops
+    produce_rows: bool = True  # plain Produce requests are taken many at a time
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
-            if getattr(self, name) <= 0:
+            if name != "produce_rows" and getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be greater than 0")
         if self.connection_bytes_max > self.total_bytes_max:
             raise ValueError("connection_bytes_max must not be greater than total_bytes_max")

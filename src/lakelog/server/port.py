@@ -22,11 +22,13 @@ from typing import Any, Final, Protocol, TypeAlias
 from prometheus_client import Counter
 
 from lakelog.broker.call import Answer, Call, Later
+from lakelog.broker.produce_rows import ProduceRows
 from lakelog.clock import Clock, Tasks
+from lakelog.records import kernels
 from lakelog.server.options import ServerOptions
 from lakelog.telemetry import MetricsRegistry, event
-from lakelog.wire.apis import APIS
-from lakelog.wire.framing import SCRATCH_BYTES
+from lakelog.wire.apis import APIS, ApiKey
+from lakelog.wire.framing import SCRATCH_BYTES, FrameReader
 
 WINDOW_S: Final = 10.0
 EVENTS_PER_WINDOW: Final = 5
@@ -142,6 +144,56 @@ class AddressShare:
             chosen.may_go_on()
 
 
+READ_TICK_S: Final = 0.003
+"""While the port is busy, a connection is read again so long after a read at the earliest."""
+
+BUSY_TICK_BYTES: Final = 24 * 1024
+REQUEST_COST_BYTES: Final = 1024
+"""The port is busy when so much came in a tick, a request counting as some bytes more: then it
+pays to let what connections send gather. A lone client that waits for its answers sends less."""
+
+
+class PacedConnection(Protocol):
+    """A connection that can be left unread for a moment."""
+
+    def rest(self) -> bool:
+        """Stop reading until `end_rest`; whether it was read until now."""
+
+    def end_rest(self) -> None:
+        """Go on reading, unless something else is in the way."""
+
+
+class ReadTick:
+    """Lets the requests of busy connections gather, so that one read brings many of them."""
+
+    __slots__ = ("_is_busy", "_loop", "_received_bytes", "_resting", "_timer")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._is_busy = False
+        self._received_bytes = 0  # in this tick
+        self._resting: list[PacedConnection] = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    def received(self, connection: PacedConnection, size_bytes: int, requests: int) -> None:
+        """Small requests came on this connection."""
+        self._received_bytes += size_bytes + requests * REQUEST_COST_BYTES
+        if self._timer is None:
+            self._timer = self._loop.call_later(READ_TICK_S, self._tick)
+        is_busy = self._is_busy or self._received_bytes >= BUSY_TICK_BYTES
+        if is_busy and connection.rest():
+            self._resting.append(connection)
+
+    def _tick(self) -> None:
+        self._is_busy = self._received_bytes >= BUSY_TICK_BYTES
+        self._received_bytes = 0
+        resting, self._resting = self._resting, []
+        # While it is busy the next tick is due whoever is read first.
+        self._timer = self._loop.call_later(READ_TICK_S, self._tick) if resting else None
+        for connection in resting:
+            connection.end_rest()
+
+
 Dispatch: TypeAlias = Callable[[int, Call, memoryview], Coroutine[Any, Any, Answer | Later]]
 """An API key, where the request came from, and its body; the handler's outcome."""
 
@@ -173,9 +225,20 @@ class PortState:
     draining: bool = False
     empty: asyncio.Event = field(default_factory=asyncio.Event)  # no connection is left
     connections_made: int = 0
+    produce_rows: ProduceRows | None = None  # takes plain Produce requests, many at a time
+
+    read_tick: ReadTick = field(init=False)
 
     def __post_init__(self) -> None:
         self.empty.set()
+        self.read_tick = ReadTick(self.loop)
+
+    def frame_reader(self) -> FrameReader:
+        """What cuts a connection's bytes: Produce requests come in runs if they become rows."""
+        if self.produce_rows is None or kernels.native is None:
+            return FrameReader(self.scratch)
+        find_run = kernels.native.find_run
+        return FrameReader(self.scratch, run_key=ApiKey.PRODUCE, find_run=find_run)
 
     def entered(self, connection: BoundedConnection) -> int:
         """One connection more; returns its number, which no other has."""
@@ -253,6 +316,6 @@ class PortState:
         """Whether nothing is held but half-sent requests, so that no answer can free anything."""
         return self.total_bytes <= self.unframed_bytes
 
-    def answered(self, api_key: int, seconds: float) -> None:
-        """Count a request that was answered, or needed no answer."""
-        self.metrics.request_times.observe(APIS[api_key].name, seconds)
+    def answered(self, api_key: int, seconds: float, requests: int = 1) -> None:
+        """Count requests that were answered, or needed no answer."""
+        self.metrics.request_times.observe(APIS[api_key].name, seconds, requests)

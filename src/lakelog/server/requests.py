@@ -24,9 +24,18 @@ from msgspec import Struct
 
 from lakelog.broker.call import Answer, Call, CloseConnection, Later, NoAnswer
 from lakelog.broker.loop_turn import is_large, on_thread
+from lakelog.broker.produce_rows import LOOP_HELD_S_MAX, PlainRequests
+from lakelog.log.values import Settled
 from lakelog.server.port import PortState, log
 from lakelog.wire.apis import APIS, ApiKey
-from lakelog.wire.framing import SIZE_BYTES, RequestHeader, encode_response, parse_request_header
+from lakelog.wire.framing import (
+    SIZE_BYTES,
+    FrameRun,
+    Received,
+    RequestHeader,
+    encode_response,
+    parse_request_header,
+)
 from lakelog.wire.schema import Buffer, ProtocolError
 
 if TYPE_CHECKING:
@@ -48,12 +57,13 @@ NO_API: Final = -1
 
 
 class Place:
-    """The turn of one request among the answers of its connection."""
+    """The turn of a request, or of several, among the answers of its connection."""
 
-    __slots__ = ("ends_connection", "parts", "size_bytes")
+    __slots__ = ("ends_connection", "parts", "requests", "size_bytes")
 
-    def __init__(self, size_bytes: int) -> None:
-        self.size_bytes = size_bytes  # of the request: held until it is answered
+    def __init__(self, size_bytes: int, requests: int) -> None:
+        self.size_bytes = size_bytes  # of the requests: held until they are answered
+        self.requests = requests
         self.parts: Sequence[Buffer] | None = None
         self.ends_connection = False
 
@@ -61,18 +71,20 @@ class Place:
 class Answers:
     """The places of one connection, oldest first."""
 
-    __slots__ = ("_places",)
+    __slots__ = ("_places", "_requests")
 
     def __init__(self) -> None:
         self._places: deque[Place] = deque()
+        self._requests = 0
 
     def __len__(self) -> int:
-        return len(self._places)
+        return self._requests
 
-    def reserve(self, size_bytes: int) -> Place:
-        """The next place, for a request of that size."""
-        place = Place(size_bytes)
+    def reserve(self, size_bytes: int, requests: int = 1) -> Place:
+        """The next place, for requests of that size."""
+        place = Place(size_bytes, requests)
         self._places.append(place)
+        self._requests += requests
         return place
 
     def take(self, outgoing: list[Buffer]) -> tuple[int, bool]:
@@ -90,6 +102,7 @@ class Answers:
                 break
             outgoing.extend(place.parts)
             released_bytes += place.size_bytes
+            self._requests -= place.requests
             places.popleft()
         return released_bytes, False
 
@@ -104,6 +117,7 @@ class Requests:
         "_port",
         "_released_bytes",
         "_task",
+        "_unhandled",
         "_wake",
         "answers",
         "frames",
@@ -111,7 +125,8 @@ class Requests:
     )
 
     def __init__(self, connection: "ClientConnection", port: PortState) -> None:
-        self.frames: deque[tuple[memoryview | ProtocolError, float]] = deque()
+        self.frames: deque[tuple[Received, float]] = deque()
+        self._unhandled = 0  # requests in them
         self.answers = Answers()
         self.outgoing: list[Buffer] = []  # answers whose turn has come
         self._released_bytes = 0  # of requests that were answered since the last flush
@@ -128,9 +143,14 @@ class Requests:
         """Start handling."""
         self._task = self._port.tasks.spawn(self._run(), name="requests")
 
+    def receive(self, frame: Received, arrived_s: float) -> None:
+        """Take in what came; `awaken` goes on with it."""
+        self.frames.append((frame, arrived_s))
+        self._unhandled += frame.count if isinstance(frame, FrameRun) else 1
+
     def end(self) -> None:
         """The connection is gone: end what was only waiting for this client."""
-        self.frames.clear()
+        self._forget_frames()
         self.outgoing.clear()
         for parked in self._parked:
             parked.cancel()
@@ -141,7 +161,12 @@ class Requests:
     def awaken(self) -> None:
         """Go on if there is something to do."""
         wake = self._wake
-        if wake is not None and not wake.done() and (self._connection.ended or self._may_begin()):
+        if wake is None or wake.done():
+            return
+        if not self._connection.ended:
+            # Nothing is being handled, so what is plain needs no task to have its turn.
+            self._take_runs()
+        if self._connection.ended or self._may_begin():
             wake.set_result(None)
 
     def take_answers(self) -> tuple[int, bool]:
@@ -157,7 +182,7 @@ class Requests:
     @property
     def pending(self) -> int:
         """Requests that were received and not answered, without the one that is handled now."""
-        return len(self.frames) + len(self.answers)
+        return self._unhandled + len(self.answers)
 
     @property
     def is_busy(self) -> bool:
@@ -191,16 +216,77 @@ class Requests:
                 turn = 0
                 await self._sleep()
                 continue
-            frame, arrived_s = self.frames.popleft()
+            frame, arrived_s = self._next_frame()
             if isinstance(frame, ProtocolError):
                 self._refuse(frame)
                 continue
-            await self._handle(frame, arrived_s)
+            if frame is not None:
+                await self._handle(frame, arrived_s)
             turn += 1
             if turn == TURN_REQUESTS_MAX:
                 turn = 0
                 connection.flush()
                 await asyncio.sleep(0)
+
+    def _next_frame(self) -> tuple[memoryview | ProtocolError | None, float]:
+        """The next request and when it came; None when plain ones were taken instead."""
+        frame, arrived_s = self.frames[0]
+        if not isinstance(frame, FrameRun):
+            self.frames.popleft()
+            self._unhandled -= 1
+            return frame, arrived_s
+        if self._take_plain(frame, arrived_s):
+            return None, arrived_s
+        alone = frame.take_frame()
+        self._unhandled -= 1
+        if not frame.count:
+            self.frames.popleft()
+        return alone, arrived_s
+
+    def _take_runs(self) -> None:
+        """Take plain requests as long as such are next, and not for long (R2)."""
+        clock = self._port.clock
+        began_s = clock.monotonic_s()
+        try:
+            while self._may_begin():
+                frame, arrived_s = self.frames[0]
+                if not isinstance(frame, FrameRun) or not self._take_plain(frame, arrived_s):
+                    return
+                if clock.monotonic_s() - began_s > LOOP_HELD_S_MAX:
+                    return
+        except Exception as reason:  # noqa: BLE001 - one connection ends, the process lives
+            self._fail(reason, ApiKey.PRODUCE)
+
+    def _take_plain(self, run: FrameRun, arrived_s: float) -> bool:
+        """Hand the plain requests that the run goes on with to the log; whether there are any."""
+        rows = self._port.produce_rows
+        assert rows is not None, "without it there are no runs"
+        before_bytes = run.size_bytes
+        plain = rows.take(run)
+        if plain is None:
+            return False
+        self._unhandled -= len(plain)
+        if not run.count:
+            self.frames.popleft()
+        place = self.answers.reserve(before_bytes - run.size_bytes, len(plain))
+        settle = functools.partial(self._settled, place, plain, arrived_s)
+        rows.hand_over(plain, arrived_s=arrived_s, settle=settle)
+        return True
+
+    def _settled(
+        self, place: Place, plain: PlainRequests, arrived_s: float, settled: Settled
+    ) -> None:
+        """What became of plain requests is known: answer them all."""
+        port = self._port
+        if self._connection.ended:
+            return
+        try:
+            assert port.produce_rows is not None
+            place.parts = port.produce_rows.answer(plain, settled)
+        except Exception as reason:  # noqa: BLE001 - as in _handle
+            self._fail(reason, ApiKey.PRODUCE, place)
+        port.answered(ApiKey.PRODUCE, port.clock.monotonic_s() - arrived_s, len(plain))
+        self._connection.flush_soon()
 
     async def _sleep(self) -> None:
         self._connection.flush()
@@ -332,8 +418,12 @@ class Requests:
     def _end_at(self, place: Place | None) -> None:
         place = place or self.answers.reserve(0)
         place.ends_connection = True
-        self.frames.clear()
+        self._forget_frames()
         self._connection.take_no_more()
+
+    def _forget_frames(self) -> None:
+        self.frames.clear()
+        self._unhandled = 0
 
 
 def _encoded(header: RequestHeader, answer: Answer) -> list[Buffer]:

@@ -12,7 +12,7 @@ Rules of `FrameReader`:
 """
 
 import struct
-from typing import TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from msgspec import Struct
@@ -52,12 +52,20 @@ Message = TypeVar("Message", bound=Struct)
 Frame: TypeAlias = memoryview
 
 
+Received: TypeAlias = "Frame | FrameRun | ProtocolError"
+"""What received bytes complete: a frame, several of one API, or the reason to read no more."""
+
+
 class FrameLimits(Struct, frozen=True):
     """How large a frame may be: in general, and for APIs with a limit of their own."""
 
     size_min: int
     size_max: int
     size_max_by_api: dict[int, int] = {}
+
+    def bounds(self, key: int) -> tuple[int, int]:
+        """The least and the greatest size of a frame of this API."""
+        return self.size_min, self.size_max_by_api.get(key, self.size_max)
 
     def check(self, size: int, key: int) -> None:
         """Refuse a size that this API does not allow."""
@@ -89,6 +97,78 @@ RESPONSE_LIMITS = FrameLimits(size_min=4, size_max=256 * MIB)
 """For the client's side of a connection."""
 
 
+class FrameRun:
+    """Complete frames of one API, one behind the other, to be taken several at a time.
+
+    `bare` is one frame that was received into memory of its own, without its size.
+    """
+
+    __slots__ = ("bare", "count", "data", "end", "position")
+
+    def __init__(self, data: memoryview, count: int, *, bare: bool = False) -> None:
+        self.data = data
+        self.position = 0
+        self.end = len(data)
+        self.count = count
+        self.bare = bare
+
+    @property
+    def size_bytes(self) -> int:
+        """What is left of it, with the sizes of the frames."""
+        left = self.end - self.position
+        return left + SIZE_BYTES if left and self.bare else left
+
+    @property
+    def version(self) -> int:
+        """The version of the next request."""
+        start = self.position + SIZE_BYTES * (not self.bare) + 2
+        return int.from_bytes(self.data[start : start + 2], "big", signed=True)
+
+    def skip_to(self, position: int, frames: int) -> None:
+        """The first frames, up to this position, are taken."""
+        self.position = position
+        self.count -= frames
+
+    def take_frame(self) -> Frame:
+        """Take the next frame alone."""
+        start = self.position
+        if self.bare:
+            self.skip_to(self.end, 1)
+            return self.data
+        start += SIZE_BYTES
+        end = start + int.from_bytes(self.data[start - SIZE_BYTES : start], "big")
+        self.skip_to(end, 1)
+        return self.data[start:end]
+
+
+class FindRun(Protocol):
+    """Where the complete frames end that begin with the API key of the first, and how many.
+
+    The first one, at `start`, is complete. A frame whose size is out of its limits ends the run.
+    """
+
+    def __call__(
+        self, data: Buffer, start: int, end: int, size_min: int, size_max: int, /
+    ) -> tuple[int, int]:
+        """Walk over them."""
+
+
+def find_run_in_python(
+    data: Buffer, start: int, end: int, size_min: int, size_max: int, /
+) -> tuple[int, int]:
+    """The kernel's twin."""
+    key = data[start + SIZE_BYTES : start + HEAD.size]
+    position, frames = start, 0
+    while end - position >= HEAD.size:
+        size = int.from_bytes(data[position : position + SIZE_BYTES], "big", signed=True)
+        is_alike = data[position + SIZE_BYTES : position + HEAD.size] == key
+        fits = max(0, size_min) <= size <= min(size_max, end - position - SIZE_BYTES)
+        if not is_alike or not fits:
+            break
+        position, frames = position + SIZE_BYTES + size, frames + 1
+    return position, frames
+
+
 class FrameReader:
     """Cuts the bytes of one connection into frames; made for `asyncio.BufferedProtocol`.
 
@@ -101,15 +181,26 @@ class FrameReader:
         "_believed",
         "_broken",
         "_filled",
+        "_find_run",
         "_frame",
         "_head",
+        "_run_key",
         "_scratch",
         "_size",
         "limits",
     )
 
-    def __init__(self, scratch: bytearray, limits: FrameLimits = REQUEST_LIMITS) -> None:
+    def __init__(
+        self,
+        scratch: bytearray,
+        limits: FrameLimits = REQUEST_LIMITS,
+        *,
+        run_key: ApiKey | None = None,
+        find_run: FindRun = find_run_in_python,
+    ) -> None:
         self.limits = limits
+        self._run_key = run_key  # frames of this API are handed out as runs
+        self._find_run = find_run
         self._scratch = memoryview(scratch)
         self._head = b""  # the beginning of a frame, as long as its API key is not complete
         self._frame: memoryview | None = None
@@ -139,12 +230,12 @@ class FrameReader:
             return SIZE_BYTES + len(self._frame)
         return len(self._head)
 
-    def updated(self, count: int) -> list[Frame | ProtocolError]:
+    def updated(self, count: int) -> list[Received]:
         """The frames that `count` more received bytes complete.
 
         An error stands last: answer what comes before it, then close. Nothing follows it.
         """
-        found: list[Frame | ProtocolError] = []
+        found: list[Received] = []
         if self._broken:
             return found
         if self._frame is not None and self._size > SMALL_FRAME_BYTES_MAX:
@@ -164,7 +255,7 @@ class FrameReader:
             found.append(reason)
         return found
 
-    def _begin(self, position: int, count: int, found: list[Frame | ProtocolError]) -> int:
+    def _begin(self, position: int, count: int, found: list[Received]) -> int:
         """Read the head of a frame, and the whole frame if it is there."""
         if self._head or count - position < HEAD.size:
             return self._begin_slowly(position, count)
@@ -174,10 +265,20 @@ class FrameReader:
         start = position + SIZE_BYTES
         end = start + size
         if end <= count:
+            if key == self._run_key:
+                return self._take_run(position, count, found)
             found.append(memoryview(bytes(self._scratch[start:end])))
             return end
         self._start(size)
         return start
+
+    def _take_run(self, start: int, count: int, found: list[Received]) -> int:
+        """Hand out the frames of one API from here on as one; copied once, as every small one."""
+        assert self._run_key is not None
+        size_min, size_max = self.limits.bounds(self._run_key)
+        end, frames = self._find_run(self._scratch, start, count, size_min, size_max)
+        found.append(FrameRun(memoryview(bytes(self._scratch[start:end])), frames))
+        return end
 
     def _begin_slowly(self, position: int, count: int) -> int:
         """Read a head that comes in pieces."""
@@ -202,9 +303,7 @@ class FrameReader:
         self._frame = _room(min(size, self._believed))
         return self._frame
 
-    def _continue(
-        self, frame: memoryview, position: int, count: int, found: list[Frame | ProtocolError]
-    ) -> int:
+    def _continue(self, frame: memoryview, position: int, count: int, found: list[Received]) -> int:
         """Copy into the frame under way what the scratch buffer holds of it."""
         stop = min(count, position + len(frame) - self._filled)
         end = self._filled + stop - position
@@ -213,10 +312,12 @@ class FrameReader:
         self._settle(frame, found)
         return stop
 
-    def _settle(self, frame: memoryview, found: list[Frame | ProtocolError]) -> None:
+    def _settle(self, frame: memoryview, found: list[Received]) -> None:
         """Hand out the frame under way if it is complete."""
         if self._filled == self._size:
-            found.append(frame.toreadonly())
+            is_run = int.from_bytes(frame[:2], "big", signed=True) == self._run_key
+            whole = frame.toreadonly()
+            found.append(FrameRun(whole, 1, bare=True) if is_run else whole)
             self._frame = None
             self._believed = max(self._believed, self._size)
 
