@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -15,7 +16,7 @@ from bench.broker import CAN_PIN, CLIENT_CORE, StartError
 from bench.clients import ClientError
 from bench.peer import Peer, PeerAbsentError, find_peer
 from bench.raw import KafkaError
-from bench.results import Metric, Recorder, table, versions
+from bench.results import Metric, Recorder, free_mb, table, versions
 
 DRIVERS = {
     "b1": "bench.b1_produce",
@@ -69,6 +70,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--peer-only", action="store_true", help="the peer alone, to prove drivers")
     parser.add_argument("--rounds", type=int, help="rounds per cell")
     parser.add_argument("--seconds", type=float, help="seconds per run")
+    parser.add_argument("--warm-up", type=float, help="seconds of load before the first round")
+    parser.add_argument("--cells", default="", help="only cells whose name contains this")
     parser.add_argument("--disk", type=Path, help="a directory on a real disk")
     parser.add_argument("--on-disk", action="store_true", help="put all data on the disk")
     parsed = parser.parse_args(arguments)
@@ -102,14 +105,11 @@ def choose_arms(options: argparse.Namespace) -> tuple[list[arena.Arm], Peer | No
 def choose_scale(options: argparse.Namespace) -> arena.Scale:
     """Return the scale that the command line asks for."""
     scale = arena.QUICK if options.quick else arena.FULL
-    return arena.Scale(
-        options.rounds or scale.rounds,
-        options.seconds or scale.seconds,
-        scale.warm_up_seconds,
-        scale.bytes_max,
-        scale.partitions,
-        scale.connections,
-        scale.quick,
+    return replace(
+        scale,
+        rounds=options.rounds or scale.rounds,
+        seconds=options.seconds or scale.seconds,
+        warm_up_seconds=options.warm_up or scale.warm_up_seconds,
     )
 
 
@@ -131,9 +131,8 @@ def main(arguments: Sequence[str]) -> int:
     disk = options.disk or Path(tempfile.gettempdir())
     memory = arena.MEMORY_DIRECTORY if arena.MEMORY_DIRECTORY.is_dir() else disk
     recorder = Recorder(options.out, versions(peer.version if peer else None))
-    place = arena.Arena(
-        arms, choose_scale(options), recorder, disk if options.on_disk else memory, disk
-    )
+    storage = disk if options.on_disk else memory
+    place = arena.Arena(arms, choose_scale(options), recorder, storage, disk, options.cells)
     failed = [name for name in options.only if not run_one(name, place)]
     if failed:
         print(f"failed: {', '.join(failed)}")
@@ -147,7 +146,7 @@ def run_one(name: str, place: arena.Arena) -> bool:
         print(f"{name}: not part of this build")
         return True
     print(f"\n{name}: {(driver.__doc__ or '').splitlines()[0]}", flush=True)
-    started = time.monotonic()
+    started, free_before = time.monotonic(), free_mb()
     try:
         driver.run(place)
     except (StartError, ClientError, KafkaError, OSError, ExceptionGroup) as broken:
@@ -155,7 +154,9 @@ def run_one(name: str, place: arena.Arena) -> bool:
         print(f"{name} broke off: {broken!r}")
         return False
     mine = [sample for sample in place.recorder.samples if sample.benchmark == driver.NAME]
-    print(f"\n{table(mine, driver.METRICS)}\n({time.monotonic() - started:.0f} s)", flush=True)
+    print(f"\n{table(mine, driver.METRICS)}", flush=True)
+    memory = f"free memory {free_before:,.0f} MB before, {free_mb():,.0f} MB after"
+    print(f"({time.monotonic() - started:.0f} s; {memory})", flush=True)
     return True
 
 

@@ -17,7 +17,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bench.worker import wait_for_go
+from bench.jobs import wait_for_go
 
 POLL_MS = 1_000
 PATIENCE_S = 20.0

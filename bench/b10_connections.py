@@ -9,8 +9,7 @@ import itertools
 import time
 from typing import cast
 
-from bench import b1_produce
-from bench.arena import Arena, Contestant
+from bench.arena import Arena
 from bench.broker import HOST, ProcessBroker
 from bench.pipeline import make_batches, run_loop
 from bench.raw import (
@@ -28,6 +27,7 @@ from bench.results import Metric, Sample, percentiles_ms
 NAME = "b10"
 ACTIVE = 8
 CONNECT_TIMEOUT_S = 180.0
+WARM_UP_RUN_S = 5.0
 METRICS = (
     Metric("connects_s", "1/s"),
     Metric("requests_s", "1/s"),
@@ -84,18 +84,24 @@ class Asker(asyncio.Protocol):
 
 def run(arena: Arena) -> None:
     """Measure every number of connections in turns."""
-    with arena.contest(b1_produce.warm_up) as contestants:
+    with arena.contest(warm_up) as contestants:
         for number in range(arena.scale.rounds):
             for connections in arena.scale.connections:
                 for contestant in contestants:
-                    values = run_loop(measure(contestant, connections, arena.scale.seconds))
+                    values = run_loop(measure(contestant.broker, connections, arena.scale.seconds))
                     cell = f"{connections:,} connections"
                     arena.recorder.add(Sample(NAME, cell, contestant.name, number, values))
 
 
-async def measure(contestant: Contestant, connections: int, seconds: float) -> dict[str, float]:
+def warm_up(broker: ProcessBroker, seconds: float) -> float:
+    """Do what is measured with a few connections, for half of the time each."""
+    seconds = min(seconds, WARM_UP_RUN_S)
+    run_loop(measure(broker, ACTIVE, seconds / 2))
+    return seconds
+
+
+async def measure(broker: ProcessBroker, connections: int, seconds: float) -> dict[str, float]:
     """Open the connections, use all, then leave them idle while a few produce."""
-    broker = contestant.broker
     loop = asyncio.get_running_loop()
     rss_before = broker.rss_bytes()
     started = time.perf_counter()

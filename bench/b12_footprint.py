@@ -11,10 +11,10 @@ from pathlib import Path
 from bench.arena import Arena, Arm
 from bench.broker import ProcessBroker, StartError
 from bench.clients import run_jobs
+from bench.jobs import ProduceJob
 from bench.pipeline import make_batches
 from bench.raw import Client, KafkaError
 from bench.results import Metric, Sample
-from bench.worker import ProduceJob
 
 NAME = "b12"
 PARTITIONS = 16

@@ -2,16 +2,16 @@
 
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from bench.broker import CLIENT_CORE, ProcessBroker, pinned
-from bench.worker import Job, Outcome
+from bench.jobs import FranzGoJob, JavaJob, Job, Outcome, SaturateJob
 
-READY_TIMEOUT_S = 60.0
+CPU_SECONDS_MIN = 0.001
+"""Less than that is not measured, only rounded."""
 
 
 class ClientError(RuntimeError):
@@ -25,6 +25,9 @@ class Effort:
     outcomes: tuple[Outcome, ...]
     cpu_seconds: float
     wall_seconds: float
+    """Of the client that took longest, by its own clock: what it says afterwards is no work."""
+    rss_bytes: int
+    """Of the broker at the end."""
 
     def megabytes(self) -> float:
         """Payload that was delivered, in MB."""
@@ -32,12 +35,16 @@ class Effort:
 
     def megabytes_per_cpu_second(self) -> float:
         """Payload per second of broker CPU."""
-        # Ten milliseconds is one tick of the kernel's accounting: less cannot be seen.
-        return self.megabytes() / max(self.cpu_seconds, 0.01)
+        return self.megabytes() / max(self.cpu_seconds, CPU_SECONDS_MIN)
 
     def megabytes_per_second(self) -> float:
         """Payload per second of wall clock."""
         return self.megabytes() / self.wall_seconds
+
+    def microseconds_per_request(self) -> float:
+        """Broker CPU a request; 0 where no client counted its requests."""
+        requests = sum(outcome.requests for outcome in self.outcomes)
+        return self.cpu_seconds / requests * 1e6 if requests else 0.0
 
     def failures(self) -> int:
         """Records that did not arrive."""
@@ -50,30 +57,44 @@ def run_jobs(broker: ProcessBroker, jobs: Sequence[Job]) -> Effort:
     try:
         for process in processes:
             expect_ready(process)
-        cpu_before, wall_before = broker.cpu_seconds(), time.perf_counter()
+        cpu_before = broker.cpu_seconds()
         for process in processes:
             say(process, "go")
         outcomes = tuple(collect(process) for process in processes)
-        wall_seconds = time.perf_counter() - wall_before
         cpu_seconds = broker.cpu_seconds() - cpu_before
+        rss_bytes = broker.rss_bytes()
     finally:
         for process in processes:
             if process.poll() is None:
                 process.kill()
             process.communicate()
-    return Effort(outcomes, cpu_seconds, wall_seconds)
+    wall_seconds = max(outcome.seconds for outcome in outcomes)
+    return Effort(outcomes, cpu_seconds, wall_seconds, rss_bytes)
 
 
 def start(job: Job) -> subprocess.Popen[str]:
     """Start a client process and give it its job."""
     process = subprocess.Popen(
-        pinned([sys.executable, "-m", "bench.worker"], CLIENT_CORE),
+        pinned(program(job), CLIENT_CORE),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
     say(process, msgspec.json.encode(job).decode())
     return process
+
+
+def program(job: Job) -> list[str]:
+    """Return the command of the client that does such jobs."""
+    match job:
+        case FranzGoJob():
+            return [job.program]
+        case JavaJob():
+            return [sys.executable, "-m", "bench.java_producer"]
+        case SaturateJob():
+            return [sys.executable, "-m", "bench.saturate"]
+        case _:
+            return [sys.executable, "-m", "bench.worker"]
 
 
 def say(process: subprocess.Popen[str], line: str) -> None:

@@ -240,10 +240,11 @@ def make_topic(port: int, partitions: int) -> str:
     return topic
 
 
-def warm_up(broker: ProcessBroker, seconds: float) -> None:
+def warm_up(broker: ProcessBroker, seconds: float) -> float:
     """Join, heartbeat and leave in both protocols until a just-in-time compiler has seen it."""
     topic = make_topic(broker.port, WARM_PARTITIONS)
     run_loop(_warm_up(broker, topic, seconds))
+    return seconds
 
 
 async def _warm_up(broker: ProcessBroker, topic: str, seconds: float) -> None:

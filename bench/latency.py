@@ -8,15 +8,16 @@ broker that syncs is only judged fairly on the disk as well.
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from bench import b1_produce
-from bench.arena import Arena, Contestant
+from bench.arena import Arena
+from bench.broker import ProcessBroker
 from bench.clients import run_jobs
+from bench.jobs import ProduceJob
 from bench.pipeline import make_batches, offer, run_loop
 from bench.raw import Client, produce_body
 from bench.results import Metric, Sample, percentiles_ms
-from bench.worker import ProduceJob
 
 NAME = "latency"
 PARTITIONS = 16
@@ -24,6 +25,7 @@ CONNECTIONS = 4
 RATE_BYTES_S = 10e6
 RECORD_BYTES = 1_024
 BATCH_RECORDS = 16
+WARM_UP_RUN_S = 5.0
 METRICS = (
     Metric("p50_ms", "ms", more_is_better=False),
     Metric("p99_ms", "ms", more_is_better=False),
@@ -36,58 +38,73 @@ def run(arena: Arena) -> None:
     """Measure on both kinds of storage, in turns."""
     for on_disk in (False, True):
         place = "disk" if on_disk else "memory"
-        with arena.contest(b1_produce.warm_up, on_disk=on_disk) as contestants:
+        with arena.contest(warm_up, on_disk=on_disk) as contestants:
             for number in range(arena.scale.rounds):
                 for kind, measure in (("raw", raw), ("librdkafka", librdkafka)):
                     for contestant in contestants:
-                        p50, p99, p999 = measure(contestant, max(arena.scale.seconds, 2.0))
+                        contestant.make_room()
+                        seconds = max(arena.scale.seconds, 2.0)
+                        p50, p99, p999 = measure(contestant.broker, seconds)
                         values = {"p50_ms": p50, "p99_ms": p99, "p999_ms": p999}
                         cell = f"{kind}, {place}"
                         arena.recorder.add(Sample(NAME, cell, contestant.name, number, values))
 
 
-def raw(contestant: Contestant, seconds: float) -> tuple[float, float, float]:
+def warm_up(broker: ProcessBroker, seconds: float) -> float:
+    """Offer both kinds of load for a while."""
+    seconds = min(seconds, WARM_UP_RUN_S)
+    for measure in (raw, librdkafka):
+        measure(broker, seconds / 2)
+    return seconds
+
+
+def raw(broker: ProcessBroker, seconds: float) -> tuple[float, float, float]:
     """Offer requests at a fixed rate and time each answer."""
-    topic = fresh_topic(contestant)
     prepared = make_batches(RECORD_BYTES, BATCH_RECORDS)
     rate = RATE_BYTES_S / (RECORD_BYTES * BATCH_RECORDS) / CONNECTIONS
-    port = contestant.broker.port
 
-    def bodies(connection: int) -> Callable[[int], bytes]:
+    def bodies(topic: str, connection: int) -> Callable[[int], bytes]:
         def body(index: int) -> bytes:
             partition = (index * CONNECTIONS + connection) % PARTITIONS
             return produce_body(topic, [(partition, prepared[index % len(prepared)])])
 
         return body
 
-    async def all_connections() -> list[float]:
-        offers = (offer(port, bodies(each), rate, seconds) for each in range(CONNECTIONS))
+    async def all_connections(topic: str) -> list[float]:
+        offers = (
+            offer(broker.port, bodies(topic, each), rate, seconds) for each in range(CONNECTIONS)
+        )
         return [latency for latencies in await asyncio.gather(*offers) for latency in latencies]
 
-    return percentiles_ms(run_loop(all_connections()))
+    with fresh_topic(broker) as topic:
+        return percentiles_ms(run_loop(all_connections(topic)))
 
 
-def librdkafka(contestant: Contestant, seconds: float) -> tuple[float, float, float]:
+def librdkafka(broker: ProcessBroker, seconds: float) -> tuple[float, float, float]:
     """Produce at a fixed rate and take librdkafka's own measure of each record."""
-    job = ProduceJob(
-        bootstrap=contestant.broker.bootstrap,
-        topic=fresh_topic(contestant),
-        partitions=PARTITIONS,
-        record_bytes=RECORD_BYTES,
-        batch_bytes=1_000_000,
-        linger_ms=5.0,
-        seconds=seconds,
-        bytes_max=1 << 40,
-        rate_bytes_s=RATE_BYTES_S,
-        with_latency=True,
-        chunk_records=10,
-    )
-    return run_jobs(contestant.broker, [job]).outcomes[0].latencies_ms
+    with fresh_topic(broker) as topic:
+        job = ProduceJob(
+            bootstrap=broker.bootstrap,
+            topic=topic,
+            partitions=PARTITIONS,
+            record_bytes=RECORD_BYTES,
+            batch_bytes=1_000_000,
+            linger_ms=5.0,
+            seconds=seconds,
+            bytes_max=1 << 40,
+            rate_bytes_s=RATE_BYTES_S,
+            with_latency=True,
+            chunk_records=10,
+        )
+        return run_jobs(broker, [job]).outcomes[0].latencies_ms
 
 
-def fresh_topic(contestant: Contestant) -> str:
-    """Create a topic that nothing else writes to."""
+@contextmanager
+def fresh_topic(broker: ProcessBroker) -> Iterator[str]:
+    """Lend a topic that nothing else writes to."""
     topic = f"latency-{next(_numbers)}"
-    with Client(contestant.broker.port) as client:
+    with Client(broker.port) as client:
         client.create_topic(topic, PARTITIONS)
-    return topic
+    yield topic
+    with Client(broker.port) as client:
+        client.delete_topic(topic)

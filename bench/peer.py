@@ -21,6 +21,7 @@ FORMAT_TIMEOUT_S = 60.0
 HEAP = "1g"
 CLUSTER_ID = "bGFrZWxvZy1iZW5jaC1wZQ"
 COMPLETE = "complete"
+PERFORMANCE_TOOL = "org.apache.kafka.tools.ProducerPerformance"
 
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
@@ -198,7 +199,7 @@ def launch_peer(
         )
     command = peer.command("kafka.Kafka", str(properties), heap=HEAP)
     log_path = data.with_name(f"{data.name}.log")
-    return ProcessBroker(Launch("kafka", command, port, log_path, core=core, ready_timeout_s=60.0))
+    return ProcessBroker(Launch("kafka", command, port, log_path, core=core))
 
 
 def start_peer(

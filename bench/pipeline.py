@@ -1,6 +1,7 @@
 """Open and closed loops of raw requests on one event loop, for load in many small pieces."""
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TypeVar
@@ -35,10 +36,13 @@ async def saturate(
     partitions: Sequence[int],
     prepared: Sequence[bytes],
     *,
-    seconds: float = 0.0,
-    requests_min: int = 0,
+    requests_max: int,
+    seconds: float = math.inf,
 ) -> int:
-    """Produce one batch per request to partitions in turn, as fast as it goes; return requests."""
+    """Produce one batch per request to partitions in turn, as fast as it goes; return requests.
+
+    It ends at so many requests or after so many seconds, whichever is first.
+    """
     pipe = await Pipe.connect(port)
     window = asyncio.Semaphore(max(IN_FLIGHT_BYTES_MAX // len(prepared[0]), 1))
     sent = 0
@@ -55,7 +59,7 @@ async def saturate(
     async with asyncio.TaskGroup() as group:
         answers = group.create_task(receive())
         until = time.perf_counter() + seconds
-        while sent < requests_min or time.perf_counter() < until:
+        while sent < requests_max and time.perf_counter() < until:
             await window.acquire()
             partition = partitions[sent % len(partitions)]
             body = produce_body(topic, [(partition, prepared[sent % len(prepared)])])

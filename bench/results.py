@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
+import psutil
+
 OURS = "ours"
 KAFKA = "kafka"
 
@@ -79,9 +81,18 @@ class Recorder:
         where = f"{sample.benchmark} {sample.cell} #{sample.round}"
         print(f"  {where:<58} {sample.arm:<6} {shown}", flush=True)
         if self._out is not None:
-            line = asdict(sample) | {"environment": self._environment, "load": os.getloadavg()[0]}
+            around = {"load": os.getloadavg()[0], "free_mb": free_mb()}
+            line = asdict(sample) | {"environment": self._environment} | around
             with self._out.open("a") as file:
                 file.write(json.dumps(line) + "\n")
+
+
+def free_mb() -> float:
+    """Return the memory that is free or can be had back at once, in MB.
+
+    A run that takes ever more of it measures how the machine hands memory out.
+    """
+    return float(psutil.virtual_memory().available) / 1e6
 
 
 def versions(peer_version: str | None) -> dict[str, str]:

@@ -1,16 +1,10 @@
-"""A client process: librdkafka produces or consumes as told on standard input.
-
-Protocol: one JSON line with the job comes in, `ready` goes out once connected, `go` comes in, one
-JSON line with the result goes out. So process start and connecting never count, and the parent can
-read the broker's CPU time around the work alone.
-"""
+"""A client process: librdkafka produces or consumes as told on standard input (`bench.jobs`)."""
 
 import json
-import sys
 import time
 from collections.abc import Mapping
+from typing import assert_never
 
-import msgspec
 from confluent_kafka import (
     OFFSET_BEGINNING,
     OFFSET_END,
@@ -20,74 +14,38 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from bench.jobs import ConsumeJob, Outcome, ParkJob, ProduceJob, serve, wait_for_go
 from bench.payload import payloads
 from bench.results import percentiles_ms
 
 FLUSH_TIMEOUT_S = 120.0
 STATISTICS_MS = 200
 CONSUME_RECORDS = 10_000
+ASSIGN_TIMEOUT_S = 60.0
+LibrdkafkaJob = ProduceJob | ConsumeJob | ParkJob
 
 
-class ProduceJob(msgspec.Struct, frozen=True, tag="produce"):
-    """Write records for some seconds or up to some bytes, then wait for every acknowledgement."""
-
-    bootstrap: str
-    topic: str
-    partitions: int
-    record_bytes: int
-    batch_bytes: int
-    linger_ms: float
-    seconds: float
-    bytes_max: int
-    rate_bytes_s: float = 0.0
-    seed: int = 0
-    random_ratio: float = 0.25
-    with_latency: bool = False
-    chunk_records: int = 500
-
-
-class ConsumeJob(msgspec.Struct, frozen=True, tag="consume"):
-    """Read by assignment with several consumers: all of a topic, or its tail for some seconds."""
-
-    bootstrap: str
-    topic: str
-    partitions: int
-    consumers: int
-    records: int = 0
-    seconds: float = 0.0
-
-
-Job = ProduceJob | ConsumeJob
-
-
-class Outcome(msgspec.Struct, frozen=True):
-    """What a client saw."""
-
-    payload_bytes: int
-    records: int
-    seconds: float
-    failures: int = 0
-    batch_bytes: float = 0.0
-    latencies_ms: tuple[float, float, float] = (0.0, 0.0, 0.0)
-
-
-class BatchSizes:
-    """Follows librdkafka's own statistics of the batches it sends."""
+class Statistics:
+    """Follows librdkafka's own statistics of the batches and the requests it sends."""
 
     def __init__(self) -> None:
-        self.total = 0
-        self.count = 0
+        self.requests = 0
+        self._total = 0
+        self._count = 0
 
     def on_statistics(self, text: str) -> None:
-        """Add one window of statistics."""
-        for topic in json.loads(text)["topics"].values():
+        """Take one report: batches since the last one, requests since the start."""
+        report = json.loads(text)
+        for topic in report["topics"].values():
             window: Mapping[str, int] = topic["batchsize"]
-            self.total += window["sum"]
-            self.count += window["cnt"]
+            self._total += window["sum"]
+            self._count += window["cnt"]
+        brokers = report["brokers"].values()
+        self.requests = sum(broker["req"].get("Produce", 0) for broker in brokers)
 
-    def mean(self) -> float:
+    def batch_bytes(self) -> float:
         """Return the mean bytes of a batch."""
-        return self.total / self.count if self.count else 0.0
+        return self._total / self._count if self._count else 0.0
 
 
 class Deliveries:
@@ -107,7 +65,7 @@ class Deliveries:
 
 def produce(job: ProduceJob) -> Outcome:
     """Write until the time or the bytes are used up."""
-    sizes, deliveries = BatchSizes(), Deliveries()
+    statistics, deliveries = Statistics(), Deliveries()
     producer = Producer(
         {
             "bootstrap.servers": job.bootstrap,
@@ -120,7 +78,7 @@ def produce(job: ProduceJob) -> Outcome:
             "queue.buffering.max.kbytes": 256 << 10,
             "delivery.report.only.error": not job.with_latency,
             "statistics.interval.ms": STATISTICS_MS,
-            "stats_cb": sizes.on_statistics,
+            "stats_cb": statistics.on_statistics,
             "on_delivery": deliveries.on_delivery,
         }
     )
@@ -143,13 +101,17 @@ def produce(job: ProduceJob) -> Outcome:
     left = producer.flush(FLUSH_TIMEOUT_S)
     seconds = time.perf_counter() - started
     delivered = sent - left - deliveries.failures
-    producer.poll(STATISTICS_MS / 1000)
+    # The last report comes within one interval of the last acknowledgement.
+    until = time.perf_counter() + 1.5 * STATISTICS_MS / 1e3
+    while time.perf_counter() < until:
+        producer.poll(STATISTICS_MS / 1e3)
     return Outcome(
         payload_bytes=delivered * job.record_bytes,
         records=delivered,
         seconds=seconds,
         failures=left + deliveries.failures,
-        batch_bytes=sizes.mean(),
+        requests=statistics.requests,
+        batch_bytes=statistics.batch_bytes(),
         latencies_ms=percentiles_ms(deliveries.latencies_s),
     )
 
@@ -166,42 +128,58 @@ def enqueue(producer: Producer, job: ProduceJob, value: bytes, partition: int) -
 
 
 def consume(job: ConsumeJob) -> Outcome:
-    """Read with several consumers in turn."""
+    """Read with several consumers in turn: passes over a topic, or its tail."""
+    consumers = [open_consumer(job, number) for number in range(job.consumers)]
     start = OFFSET_BEGINNING if job.records else OFFSET_END
-    consumers = []
-    for number in range(job.consumers):
-        consumer = Consumer(
-            {
-                "bootstrap.servers": job.bootstrap,
-                "group.id": f"bench-{number}",
-                "enable.auto.commit": False,
-                "fetch.message.max.bytes": 1 << 20,
-                "queued.min.messages": 100_000,
-            }
-        )
-        consumer.list_topics(job.topic, timeout=30)
-        consumers.append(consumer)
     assignment = [TopicPartition(job.topic, index, start) for index in range(job.partitions)]
     if not job.records:
         assign_and_settle(consumers, assignment)
     wait_for_go()
     started = time.perf_counter()
+    payload_bytes = records = failures = 0
+    while True:
+        wanted = job.records * job.consumers
+        if wanted:
+            for consumer in consumers:
+                consumer.assign(assignment)
+        deadline = time.perf_counter() + FLUSH_TIMEOUT_S if wanted else started + job.seconds
+        got_bytes, got = read_until(consumers, wanted, deadline)
+        payload_bytes, records = payload_bytes + got_bytes, records + got
+        failures += max(wanted - got, 0)
+        if time.perf_counter() - started >= job.seconds:
+            break
+    seconds = time.perf_counter() - started
+    for consumer in consumers:
+        consumer.close()
+    return Outcome(payload_bytes, records, seconds, failures=failures)
+
+
+def open_consumer(job: ConsumeJob, number: int) -> Consumer:
+    """Return a consumer that has connected."""
+    settings: dict[str, str | int | bool] = {
+        "bootstrap.servers": job.bootstrap,
+        "group.id": f"bench-{number}",
+        "enable.auto.commit": False,
+        "fetch.message.max.bytes": 1 << 20,
+        "queued.min.messages": 100_000,
+    }
     if job.records:
-        for consumer in consumers:
-            consumer.assign(assignment)
-    wanted = job.records * job.consumers
+        # A fetch that waits at the end of the topic, or a full queue, would hold up the next pass.
+        settings |= {"fetch.wait.max.ms": 10, "fetch.queue.backoff.ms": 5}
+    consumer = Consumer(settings)
+    consumer.list_topics(job.topic, timeout=30)
+    return consumer
+
+
+def read_until(consumers: list[Consumer], wanted: int, deadline: float) -> tuple[int, int]:
+    """Read so many records with all consumers, or until then; return their bytes and number."""
     payload_bytes = records = 0
-    deadline = started + (job.seconds or FLUSH_TIMEOUT_S)
     while time.perf_counter() < deadline and (not wanted or records < wanted):
         for consumer in consumers:
             for message in consumer.consume(CONSUME_RECORDS, timeout=0.002):
                 payload_bytes += len(message.value() or b"")
                 records += message.error() is None
-    seconds = time.perf_counter() - started
-    for consumer in consumers:
-        consumer.close()
-    missing = max(wanted - records, 0)
-    return Outcome(payload_bytes, records, seconds, failures=missing)
+    return payload_bytes, records
 
 
 def assign_and_settle(consumers: list[Consumer], assignment: list[TopicPartition]) -> None:
@@ -214,18 +192,39 @@ def assign_and_settle(consumers: list[Consumer], assignment: list[TopicPartition
             consumer.consume(1, timeout=0.01)
 
 
-def wait_for_go() -> None:
-    """Say that the client is ready and wait for the parent."""
-    print("ready", flush=True)
-    sys.stdin.readline()
+def park(job: ParkJob) -> Outcome:
+    """Join one group with all consumers and wait for records that do not come."""
+    settings = {"bootstrap.servers": job.bootstrap, "group.id": "bench-parked"}
+    consumers = [Consumer(settings) for _ in range(job.consumers)]
+    for consumer in consumers:
+        consumer.subscribe([job.topic])
+    until = time.perf_counter() + ASSIGN_TIMEOUT_S
+    while not all(consumer.assignment() for consumer in consumers):
+        assert time.perf_counter() < until, "every member gets a partition"
+        read_until(consumers, 0, time.perf_counter() + 0.1)
+    wait_for_go()
+    started = time.perf_counter()
+    while (left := started + job.seconds - time.perf_counter()) > 0:
+        for consumer in consumers:
+            consumer.consume(1, timeout=min(left, 1.0) / len(consumers))
+    seconds = time.perf_counter() - started
+    for consumer in consumers:
+        consumer.close()
+    return Outcome(0, 0, seconds)
 
 
-def main() -> None:
-    """Do the one job that the first line of standard input describes."""
-    job = msgspec.json.decode(sys.stdin.readline().encode(), type=Job)
-    outcome = produce(job) if isinstance(job, ProduceJob) else consume(job)
-    print(msgspec.json.encode(outcome).decode(), flush=True)
+def work(job: LibrdkafkaJob) -> Outcome:
+    """Do one job."""
+    match job:
+        case ProduceJob():
+            return produce(job)
+        case ConsumeJob():
+            return consume(job)
+        case ParkJob():
+            return park(job)
+        case _:
+            assert_never(job)
 
 
 if __name__ == "__main__":
-    main()
+    serve(LibrdkafkaJob, work)
