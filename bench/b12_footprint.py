@@ -1,19 +1,25 @@
-"""B12: how soon a broker serves and how much memory it holds.
+"""B12: how soon a broker serves, how much memory it holds, and what it does when nothing is asked.
 
 Cold: a fresh directory, from the start of the process to the first acknowledged record of a topic
 made by then. Restart: the same directory, to the next acknowledged record. Nothing is pinned here,
 because a start is judged by the clock. Each arm is alone on the machine while it starts.
+
+Idle: the share of a core that a broker uses that has been warmed by some records, with nobody
+connected, with 500 connections that ask nothing, and with ten members of a group whose fetches wait
+for records that do not come.
 """
 
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 from bench.arena import Arena, Arm
-from bench.broker import ProcessBroker, StartError
+from bench.broker import BROKER_CORE, ProcessBroker, StartError
 from bench.clients import run_jobs
-from bench.jobs import ProduceJob
+from bench.jobs import ParkJob, ProduceJob
 from bench.pipeline import make_batches
-from bench.raw import Client, KafkaError
+from bench.raw import API_VERSIONS, Client, KafkaError
 from bench.results import Metric, Sample
 
 NAME = "b12"
@@ -22,6 +28,10 @@ RATE_BYTES_S = 100e6
 SETTLE_S = 1.0
 FIRST_ACK_TIMEOUT_S = 60.0
 RETRY_S = 0.005
+IDLE_CONNECTIONS = 500
+PARKED = 10
+IDLE_S_MIN = 2.0
+LOAD_S = 1.0
 METRICS = (
     Metric("first_ack_s", "s", more_is_better=False),
     Metric("restart_ack_s", "s", more_is_better=False),
@@ -30,18 +40,61 @@ METRICS = (
     Metric("loaded_mb_s", "MB/s"),
     Metric("rss_partitions_mb", "MB", more_is_better=False),
     Metric("stop_s", "s", more_is_better=False),
+    Metric("idle_cpu_percent", "% of a core", more_is_better=False),
 )
 
 
 def run(arena: Arena) -> None:
     """Measure each arm in turns, on fresh directories."""
+    if arena.wants("idle"):
+        run_idle(arena)
+    cell = f"then 100 MB/s, then {arena.scale.partitions[-1]:,} partitions"
+    if arena.wants(cell):
+        for number in range(arena.scale.rounds):
+            for arm in arena.arms:
+                with arena.folder() as folder:
+                    values = measure(arena, arm, folder / arm.name)
+                arena.recorder.add(Sample(NAME, cell, arm.name, number, values))
+
+
+def run_idle(arena: Arena) -> None:
+    """Measure what idling costs each arm, in turns."""
+    seconds = max(arena.scale.seconds, IDLE_S_MIN)
     for number in range(arena.scale.rounds):
         for arm in arena.arms:
             with arena.folder() as folder:
-                values = measure(arena, arm, folder / arm.name)
-            partitions = arena.scale.partitions[-1]
-            cell = f"then 100 MB/s, then {partitions:,} partitions"
-            arena.recorder.add(Sample(NAME, cell, arm.name, number, values))
+                broker = arm.launch(folder / arm.name, BROKER_CORE)
+                try:
+                    first_ack(broker, create=True)
+                    for cell, share in idle_shares(broker, seconds):
+                        values = {"idle_cpu_percent": share * 100}
+                        arena.recorder.add(Sample(NAME, cell, arm.name, number, values))
+                finally:
+                    broker.stop()
+
+
+def idle_shares(broker: ProcessBroker, seconds: float) -> Iterator[tuple[str, float]]:
+    """Yield the share of a core that is used in each state of rest."""
+    with Client(broker.port) as client:
+        client.create_topic("load", PARTITIONS)
+        client.create_topic("quiet", PARTITIONS)
+    load(broker, LOAD_S)
+    broker.settle()
+    yield "idle, nobody connected", idle_share(broker, seconds)
+    with ExitStack() as stack:
+        for _ in range(IDLE_CONNECTIONS):
+            stack.enter_context(Client(broker.port)).call(API_VERSIONS, 0, b"")
+        broker.settle()
+        yield f"idle, {IDLE_CONNECTIONS} connections", idle_share(broker, seconds)
+    effort = run_jobs(broker, [ParkJob(broker.bootstrap, "quiet", PARKED, seconds)])
+    yield f"idle, {PARKED} group consumers", effort.cpu_seconds / effort.wall_seconds
+
+
+def idle_share(broker: ProcessBroker, seconds: float) -> float:
+    """Return the share of a core that a broker uses for some seconds."""
+    cpu_before, wall_before = broker.cpu_seconds(), time.perf_counter()
+    time.sleep(seconds)
+    return (broker.cpu_seconds() - cpu_before) / (time.perf_counter() - wall_before)
 
 
 def measure(arena: Arena, arm: Arm, data: Path) -> dict[str, float]:
