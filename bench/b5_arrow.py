@@ -3,6 +3,8 @@
 Every library reads the same topic from its beginning, in a process of its own on one core; the
 broker has the other. The rate is that from the first records it gave to the last; what came before
 is `first_s`. Cells: size of the records, codec, number of partitions; the ratios are of one round.
+`cold` is a process that has just been started: what it has used of a CPU when the first records are
+there, imports and compilers included.
 `behind` is a topic with one partition six hours behind the others: what counts there is the memory
 that the process takes, against the bound that it was given.
 """
@@ -11,11 +13,13 @@ import importlib.util
 import itertools
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import msgspec
 
+from bench import b3_fetch, cold_client
 from bench.arena import Arena
 from bench.arrow_clients import ReadJob, ReadOutcome
 from bench.arrow_topic import TopicShape, fill
@@ -34,11 +38,13 @@ METRICS = (
     Metric("times_aiokafka", "x"),
     Metric("of_unordered", "x"),
     Metric("first_s", "s to the first records", more_is_better=False),
+    Metric("first_cpu_s", "CPU s to the first records", more_is_better=False),
     Metric("grown_mb", "MB", more_is_better=False),
     Metric("of_bound", "x of the bound", more_is_better=False),
 )
 OURS_NAMES = ("unordered", "ordered")
 PEERS = ("confluent", "aiokafka", "kafkars")
+COLD_BYTES = 8 << 20
 ROUNDS_MAX = 3
 BATCH_BYTES = 10 << 20
 """Of one batch that is asked for."""
@@ -82,11 +88,15 @@ def run(arena: Arena) -> None:
         broker = arm.launch(folder / "broker", BROKER_CORE)
         try:
             broker.wait_ready()
+            cold(arena, broker)
             for shape in cells(quick=arena.scale.quick):
+                if not arena.wants(cell_of(shape)):
+                    continue
                 with filled(broker, shape) as topic:
                     for number in range(rounds):
                         compete(arena, broker, topic, shape, number)
-            behind(arena, broker)
+            if arena.wants("behind"):
+                behind(arena, broker)
         finally:
             broker.stop()
 
@@ -108,8 +118,7 @@ def compete(
 ) -> None:
     """Let every library read the topic once."""
     found: dict[str, dict[str, float]] = {}
-    cell = f"{shape.record_bytes} B, {shape.codec}, {shape.partitions} partitions"
-    cell += f", batches of {shape.batch_bytes:,}"
+    cell = cell_of(shape)
     for library in (*PEERS, *OURS_NAMES):
         if library in PEERS and importlib.util.find_spec(MODULES[library]) is None:
             print(f"{library} is not installed")
@@ -138,6 +147,43 @@ def compete(
         if library in OURS_NAMES:
             values |= compared(library, found)
         arena.recorder.add(Sample(NAME, f"{cell}: {library}", OURS, number, values))
+
+
+def cell_of(shape: TopicShape) -> str:
+    """The name of a topic in the table."""
+    cell = f"{shape.record_bytes} B, {shape.codec}, {shape.partitions} partitions"
+    return f"{cell}, batches of {shape.batch_bytes:,}"
+
+
+def cold(arena: Arena, broker: ProcessBroker) -> None:
+    """Start a process for each library in turns, and see what its first records cost."""
+    wanted = [
+        library for library in (*OURS_NAMES, *cold_client.PEERS) if arena.wants(f"cold: {library}")
+    ]
+    if not wanted:
+        return
+    topic = f"cold-{next(_numbers)}"
+    with Client(broker.port) as client:
+        client.create_topic(topic, b3_fetch.PARTITIONS)
+    b3_fetch.fill(broker, topic, 100, COLD_BYTES)
+    for number in range(arena.scale.rounds):
+        for library in wanted:
+            started = time.perf_counter()
+            # The driver is pinned to the clients' core, and so is what it starts.
+            done = subprocess.run(
+                [sys.executable, "-m", "bench.cold_client", library, broker.bootstrap, topic],
+                capture_output=True,
+                text=True,
+                timeout=READ_TIMEOUT_S,
+                check=False,
+            )
+            if done.returncode:
+                raise ClientError(f"{library}, cold: {done.stderr[-600:]}")
+            values = {
+                "first_cpu_s": float(done.stdout),
+                "process_s": time.perf_counter() - started,
+            }
+            arena.recorder.add(Sample(NAME, f"cold: {library}", OURS, number, values))
 
 
 def compared(library: str, found: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
