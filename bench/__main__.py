@@ -147,17 +147,19 @@ def run_one(name: str, place: arena.Arena) -> bool:
         return True
     print(f"\n{name}: {(driver.__doc__ or '').splitlines()[0]}", flush=True)
     started, free_before = time.monotonic(), free_mb()
+    is_whole = True
     try:
         driver.run(place)
     except (StartError, ClientError, KafkaError, OSError, ExceptionGroup) as broken:
         # An ExceptionGroup comes from connections on one loop, where the first failure ends all.
         print(f"{name} broke off: {broken!r}")
-        return False
+        is_whole = False
+    # What was measured before a failure is worth reading too.
     mine = [sample for sample in place.recorder.samples if sample.benchmark == driver.NAME]
     print(f"\n{table(mine, driver.METRICS)}", flush=True)
     memory = f"free memory {free_before:,.0f} MB before, {free_mb():,.0f} MB after"
     print(f"({time.monotonic() - started:.0f} s; {memory})", flush=True)
-    return True
+    return is_whole
 
 
 if __name__ == "__main__":

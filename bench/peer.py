@@ -13,7 +13,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.broker import HOST, Launch, ProcessBroker, free_ports
+from bench.broker import HOST, Launch, ProcessBroker, StartError, free_ports
 
 VERSIONS = "[4.0,5.0-alpha)"
 FETCH_TIMEOUT_S = 600.0
@@ -191,12 +191,15 @@ def launch_peer(
     )
     if not (data / "meta.properties").exists():
         arguments = ("format", "--cluster-id", CLUSTER_ID, "--config", str(properties))
-        subprocess.run(
-            peer.command("kafka.tools.StorageTool", *arguments),
-            check=True,
-            capture_output=True,
-            timeout=FORMAT_TIMEOUT_S,
-        )
+        try:
+            subprocess.run(
+                peer.command("kafka.tools.StorageTool", *arguments),
+                check=True,
+                capture_output=True,
+                timeout=FORMAT_TIMEOUT_S,
+            )
+        except subprocess.SubprocessError as error:
+            raise StartError(f"kafka could not format its directory: {error}") from error
     command = peer.command("kafka.Kafka", str(properties), heap=HEAP)
     log_path = data.with_name(f"{data.name}.log")
     return ProcessBroker(Launch("kafka", command, port, log_path, core=core))
