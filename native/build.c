@@ -90,7 +90,7 @@ static inline uint8_t *write_number(uint8_t *at, int64_t value) {
 static inline uint8_t *write_field(uint8_t *at, Field field) {
     at = write_number(at, field.length);
     if (field.length > 0) {
-        memcpy(at, field.data, (size_t)field.length);
+        memmove(at, field.data, (size_t)field.length); /* a caller may pass one array twice */
         at += field.length;
     }
     return at;

@@ -145,6 +145,15 @@ static inline int64_t wrapping_add(int64_t one, int64_t other) {
 #define FOR_THIS_PROCESSOR
 #endif
 
+/* Several rounds of the loop that follows at once, where rounds do not wait for each other. */
+#if defined(__clang__)
+#define UNROLLED _Pragma("clang loop unroll_count(4)")
+#elif defined(__GNUC__)
+#define UNROLLED _Pragma("GCC unroll 4")
+#else
+#define UNROLLED
+#endif
+
 /* --- CRC-32C -------------------------------------------------------------------------------- */
 
 /* The checksum of `size` bytes that follow those whose checksum is `crc` (0: none). */

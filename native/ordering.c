@@ -214,45 +214,44 @@ typedef struct {
     uint8_t *output;
 } Gathering;
 
-/* Where the item of a row lies: NULL when there is no such row, `none` without such a column. */
-static inline const uint8_t *item_at(const Gathering *gathering, int64_t row, int bytes,
-                                     const uint8_t *none) {
-    uint64_t number = (uint64_t)(int64_t)gathering->numbers[row];
-    uint64_t place = (uint64_t)(int64_t)gathering->rows[row];
-    if (number >= (uint64_t)gathering->column_count) {
-        return NULL;
-    }
-    Column column = gathering->columns[number];
-    if (place >= (uint64_t)column.rows) {
-        return NULL;
-    }
-    return column.items == NULL ? none : column.items + (uint64_t)bytes * place;
+/* `columns` has one more than there are, without rows, for all numbers that are none: so to test
+   the row is enough. */
+static inline Column column_at(const Gathering *gathering, int64_t row) {
+    uint64_t number = (uint32_t)gathering->numbers[row];
+    uint64_t none = (uint64_t)gathering->column_count;
+    return gathering->columns[number < none ? number : none];
 }
 
 FOR_THIS_PROCESSOR
 static bool gather_longs(const Gathering gathering) {
+    UNROLLED
     for (int64_t row = 0; row < gathering.count; row++) {
-        const uint8_t *item = item_at(&gathering, row, 8, NULL);
-        if (item == NULL) {
+        Column column = column_at(&gathering, row);
+        uint64_t place = (uint32_t)gathering.rows[row];
+        if (place >= (uint64_t)column.rows) {
             return false;
         }
-        memcpy(gathering.output + 8 * row, item, 8);
+        memcpy(gathering.output + 8 * row, column.items + 8 * place, 8);
     }
     return true;
 }
 
 FOR_THIS_PROCESSOR
 static bool gather_views(const Gathering gathering) {
+    UNROLLED
     for (int64_t row = 0; row < gathering.count; row++) {
-        const uint8_t *view = item_at(&gathering, row, VIEW_BYTES, NULL);
-        if (view == NULL) {
+        Column column = column_at(&gathering, row);
+        uint64_t place = (uint32_t)gathering.rows[row];
+        if (place >= (uint64_t)column.rows) {
             return false;
         }
+        const uint8_t *view = column.items + VIEW_BYTES * place;
         uint64_t first = load_64(view), second = load_64(view + 8);
-        /* The buffer of a view that points anywhere is that of its source. */
-        if ((int32_t)first > INLINE_BYTES) {
-            second = second >> 32 << 32 | (uint32_t)gathering.numbers[row];
-        }
+        /* The buffer of a view that points anywhere is that of its source. A sign is made a mask
+           because a branch is guessed wrong where lengths lie on both sides of the limit. */
+        uint64_t points = (uint64_t)((INLINE_BYTES - (int64_t)(int32_t)first) >> 63);
+        uint64_t buffer = ((uint32_t)second ^ (uint32_t)gathering.numbers[row]) & points;
+        second ^= buffer;
         store_view(gathering.output + VIEW_BYTES * row, first, second);
     }
     return true;
@@ -261,13 +260,16 @@ static bool gather_views(const Gathering gathering) {
 /* The rows of sources without flags stay as they are. */
 FOR_THIS_PROCESSOR
 static bool gather_flags(const Gathering gathering) {
+    UNROLLED
     for (int64_t row = 0; row < gathering.count; row++) {
-        uint8_t *output = gathering.output + row;
-        const uint8_t *flag = item_at(&gathering, row, 1, output);
-        if (flag == NULL) {
+        Column column = column_at(&gathering, row);
+        uint64_t place = (uint32_t)gathering.rows[row];
+        if (place >= (uint64_t)column.rows) {
             return false;
         }
-        *output = *flag;
+        if (column.items != NULL) {
+            gathering.output[row] = column.items[place];
+        }
     }
     return true;
 }
@@ -315,6 +317,7 @@ static PyObject *gather_sources(const Sources *sources, PyObject *const *args, B
         const Source *source = sources->each[number];
         columns[number] = (Column){source->columns[field], source->rows};
     }
+    columns[sources->count] = (Column){NULL, 0};
     PyThreadState *state = allow_threads(count * item_bytes[field]);
     bool is_done = gather(
         (Gathering){columns, sources->count, numbers, rows, count, output}, (int)field);

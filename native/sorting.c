@@ -27,6 +27,7 @@ uint64_t *sort_words(uint64_t *words, uint64_t *spare, int64_t count, int shift,
     for (int number = 0; number < passes; number++) {
         int low = shift + number * digit_bits;
         memset(places, 0, sizeof places[0] << digit_bits);
+        UNROLLED
         for (int64_t row = 0; row < count; row++) {
             places[words[row] >> low & mask]++;
         }
@@ -36,6 +37,7 @@ uint64_t *sort_words(uint64_t *words, uint64_t *spare, int64_t count, int shift,
             places[digit] = place;
             place += found;
         }
+        UNROLLED
         for (int64_t row = 0; row < count; row++) {
             uint64_t word = words[row];
             spare[places[word >> low & mask]++] = word;

@@ -24,9 +24,9 @@ static inline void store_view(uint8_t *view, uint64_t first, uint64_t second) {
 /* The view of a short value where loads of eight bytes would pass the end. */
 static __attribute__((noinline, unused)) void write_last_view(uint8_t *view, const uint8_t *value,
                                                               int64_t length) {
-    memset(view, 0, VIEW_BYTES);
-    view[0] = (uint8_t)length;
-    memcpy(view + 4, value, (size_t)length);
+    uint8_t made[VIEW_BYTES] = {(uint8_t)length};
+    memcpy(made + 4, value, (size_t)length);
+    memcpy(view, made, VIEW_BYTES);
 }
 
 /* The view of `length` bytes at `start`, which lie within `data`; null, as the empty value, is all

@@ -243,7 +243,8 @@ class MergeBuffer:
         if not self._arrived:
             return
         self._runs += self._arrived
-        self._indexes = np.array([run.index for run in self._runs], np.int64)
+        arrived = np.array([run.index for run in self._arrived], np.int64)
+        self._indexes = np.concatenate((self._indexes, arrived))
         counts = np.zeros((2, len(self._arrived)), np.int64)
         counts[1] = [len(run) for run in self._arrived]
         self._spans = np.concatenate((self._spans, counts), axis=1)

@@ -11,7 +11,7 @@ which differential tests and fuzzers hold them to. Whoever has both asks at ever
 so a test runs the twins by setting `native` to None. Rules of kernels:
 
 - Arguments are integers and buffers, and what a kernel fills is the caller's.
-- Whatever is passed, it refuses what it cannot read, by `TypeError` or `ValueError`.
+- Whatever is passed, it refuses what it cannot read: by `ValueError` what is of the right kind.
 - Of bytes that are wrong it returns a verdict, where its twin may raise.
 """
 

@@ -215,7 +215,9 @@ def gather_views(sources: Sources, merged: Merged, field: int) -> "Ints":
 
 def gather_nulls(sources: Sources, merged: Merged, field: int) -> "Flags | None":
     """Which of the merged rows are null; None if no source has null rows."""
-    if all(source.column(field) is None for source in sources.each):
+    each = sources.each
+    nulls = [one.key_nulls if field == KEY_NULLS else one.value_nulls for one in each]
+    if all(column is None for column in nulls):
         return None
     output = np.zeros(len(merged.rows), np.bool_)
     native = kernels.native
