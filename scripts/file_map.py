@@ -1,4 +1,5 @@
-"""Write the file map: every module below `src/lakelog/` with the first sentence of its docstring.
+"""Write the file map: every module below `src/lakelog/` with the first sentence of its docstring,
+and every file of `native/` with that of the comment that it begins with.
 
 Run `python -m scripts.file_map` after a module came, went or changed its first sentence; the page
 is checked in, and a test compares it with what this script writes. Packages stand in the order of
@@ -14,13 +15,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "lakelog"
+NATIVE = ROOT / "native"
 PAGE = ROOT / "docs" / "file-map.md"
 
 HEAD = """# File map
 
 Every module below `src/lakelog/`, by package from the bottom layer up, with the first sentence of
-its docstring. A package's own docstring says who does what in it. Written by
-`scripts/file_map.py`; a test sees to it that nothing is missing.
+its docstring, and then the kernels in C. A package's own docstring says who does what in it.
+Written by `scripts/file_map.py`; a test sees to it that nothing is missing.
 
 | | |
 |---|---|"""
@@ -35,8 +37,11 @@ def layers() -> list[list[str]]:
 
 def first_sentence(path: Path) -> str:
     """The first paragraph's first sentence of a module's docstring."""
-    text = ast.get_docstring(ast.parse(path.read_text())) or ""
-    paragraph = " ".join(text.split("\n\n")[0].split())
+    return _first_sentence(ast.get_docstring(ast.parse(path.read_text())) or "")
+
+
+def _first_sentence(text: str) -> str:
+    paragraph = " ".join(text.split("\n\n", maxsplit=1)[0].split())
     end = paragraph.find(". ")
     return (paragraph if end < 0 else paragraph[: end + 1]).replace("|", r"\|")
 
@@ -70,10 +75,19 @@ def section(package: str) -> list[str]:
     ]
 
 
+def kernels() -> Iterator[str]:
+    """The files in C; `module.c` speaks for all of them."""
+    for path in sorted(NATIVE.glob("*.[ch]"), key=lambda path: (path.name != "module.c", path)):
+        comment = path.read_text().removeprefix("/*").partition("*/")[0]
+        name, sentence = f"`native/{path.name}`", _first_sentence(comment)
+        is_first = path.name == "module.c"
+        yield f"| **{name}** | **{sentence}** |" if is_first else f"| {name} | {sentence} |"
+
+
 def page() -> str:
     """The text of the page."""
     rows = (row for layer in layers() for package in layer for row in section(package))
-    return "\n".join([HEAD, *rows, ""])
+    return "\n".join([HEAD, *rows, *kernels(), ""])
 
 
 def main() -> int:

@@ -1,8 +1,10 @@
 """The compiled kernels are there, refuse what they cannot read, and can be done without."""
 
+import ast
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from tests.fuzz.kernels import TARGETS
 from tests.profiles import examples
 from tests.sides import native
 
+import lakelog
 from lakelog.records.kernels import DONE
 
 DATA = bytes(range(40))
@@ -95,6 +98,15 @@ WRONG: dict[str, tuple[str, tuple[Any, ...]]] = {
     "no such field": ("gather_rows", ((), 5, ints(0), ints(0), longs(0))),
     "a row of no source": ("gather_rows", ((), 0, ints(1), ints(1), longs(1))),
 }
+
+
+def test_the_stub_has_every_function_and_no_other() -> None:
+    stub = ast.parse((Path(lakelog.__file__).parent / "_native.pyi").read_text())
+    (native_class,) = (
+        node for node in stub.body if isinstance(node, ast.ClassDef) and node.name == "Native"
+    )
+    typed = {node.name for node in native_class.body if isinstance(node, ast.FunctionDef)}
+    assert typed == {name for name in dir(native()) if not name.startswith("_")}
 
 
 @pytest.mark.parametrize(("name", "arguments"), WRONG.values(), ids=WRONG)

@@ -7,6 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 50
+C_COLUMNS_MAX = 100
 BANNED_MODULE_NAMES = {"utils", "helpers", "common", "manager", "util", "misc"}
 
 
@@ -49,6 +50,41 @@ def test_a_file_fits_a_sitting_and_its_functions_a_screen() -> None:
             if body_lines(function) > FUNCTION_LINES_MAX
         ]
     assert not offenders
+
+
+def c_functions(text: str) -> Iterator[tuple[str, int]]:
+    """The first line of each function's definition, and how many lines its body has."""
+    began: tuple[str, int] | None = None
+    opening = ""
+    for number, line in enumerate(text.splitlines()):
+        if line == "}" and began is not None:
+            yield began[0], number - began[1] - 1
+            began = None
+        elif line[:1].isalpha():
+            opening = line
+        if line.endswith(") {") and began is None and opening:
+            began = opening, number
+
+
+def test_kernels_in_c_have_the_same_caps_and_say_what_they_do() -> None:
+    offenders = []
+    for path in sorted((ROOT / "native").glob("*.[ch]")):
+        text = path.read_text()
+        if len(text.splitlines()) > FILE_LINES_MAX or not text.startswith("/* "):
+            offenders.append(f"{path.name}: too long, or without a first sentence")
+        if any(len(line) > C_COLUMNS_MAX for line in text.splitlines()):
+            offenders.append(f"{path.name}: a line of more than {C_COLUMNS_MAX} columns")
+        offenders += [
+            f"{path.name}: {opening} has {lines} lines"
+            for opening, lines in c_functions(text)
+            if lines > FUNCTION_LINES_MAX
+        ]
+    assert not offenders
+
+
+def test_the_functions_of_a_kernel_are_counted() -> None:
+    text = "/* x */\nstatic int one(int a,\n               int b) {\n    if (a) {\n    }\n}\n"
+    assert list(c_functions(text)) == [("static int one(int a,", 2)]
 
 
 def test_a_module_opens_with_its_one_job() -> None:
