@@ -1,3 +1,5 @@
+/* The topics that plain Produce requests may name, and how one is found. */
+
 #ifndef LAKELOG_TOPICS_H
 #define LAKELOG_TOPICS_H
 

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from tests.broker.memory_producer_ids import ProducerNumbers
+from tests.broker.stage_batches import batch_of, commit_event
 from tests.domain.build import Domain, create_of, trim_of
 
 from lakelog.broker.call import Call
 from lakelog.broker.fetch_sessions import FetchSessions
 from lakelog.broker.loop_turn import LoopTurn
 from lakelog.clock import SeededEntropy
-from lakelog.domain.events import Commit, Drop
+from lakelog.domain.events import Drop
 from lakelog.domain.state import Committed, Trimmed, Verdict
 from lakelog.log.budgets import producer_facts
 from lakelog.log.values import (
@@ -32,12 +33,12 @@ from lakelog.log.values import (
 )
 from lakelog.log.watch import FetchWaiter, FetchWaiters
 from lakelog.model.failures import Failure, Unavailable
-from lakelog.model.ids import TopicId, WalId
+from lakelog.model.ids import TopicId
 from lakelog.records.acceptance import AcceptedBatch
 from lakelog.records.batch_rows import BatchColumn, BatchRows
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.columns import decode_columns
-from lakelog.records.header import LOG_APPEND_TIME_BIT, parse_header, patch, restamp
+from lakelog.records.header import patch
 from lakelog.streams.table import Int64s, StreamFacts
 from lakelog.telemetry import MetricsRegistry
 from lakelog.topics.settings import settings
@@ -137,7 +138,7 @@ class MemoryLog:
     def hand_over_rows(self, batches: BatchRows, *, deadline_s: float, settle: Settle) -> None:
         """The same for rows, each made the batch that it stands for."""
         streams = batches.column(BatchColumn.STREAM).tolist()
-        made = [_batch_of(batches, row) for row in batches.rows.tolist()]
+        made = [batch_of(batches, row) for row in batches.rows.tolist()]
         self.hand_over(streams, made, deadline_s=deadline_s, settle=settle)
 
     def has_room(self, size_bytes: int) -> bool:
@@ -267,46 +268,6 @@ class MemoryLog:
             ):
                 if stored.start + delta >= facts.log_start:
                     yield TimestampMatch(stored.start + delta, timestamp_ms)
-
-
-def _batch_of(batches: BatchRows, row: list[int]) -> AcceptedBatch:
-    """The batch of a row, with the broker's time where it is still to get it."""
-    start, append_ms = row[BatchColumn.START], row[BatchColumn.APPEND_MS]
-    data = memoryview(batches.buffers[row[BatchColumn.BUFFER]])
-    data = data[start : start + row[BatchColumn.LENGTH]]
-    if append_ms >= 0:
-        attributes = parse_header(data).attributes | LOG_APPEND_TIME_BIT
-        data = restamp(data, attributes=attributes, max_timestamp_ms=append_ms)
-    return AcceptedBatch(
-        data,
-        row[BatchColumn.RECORDS],
-        row[BatchColumn.RECORDS],
-        row[BatchColumn.PRODUCER],
-        row[BatchColumn.EPOCH],
-        row[BatchColumn.SEQUENCE],
-        row[BatchColumn.LEAST_MS],
-        row[BatchColumn.GREATEST_MS],
-        append_ms,
-        transactional=False,
-    )
-
-
-def commit_event(batches: list[tuple[int, AcceptedBatch]], number: int) -> Commit:
-    """A Commit of these batches, which are sorted by stream."""
-    lengths = np.array([len(batch.data) for _, batch in batches], dtype=np.uint32)
-    return Commit(
-        WalId((1_000).to_bytes(6, "big") + number.to_bytes(10, "big")),
-        "",
-        int(lengths.sum()) + 66,
-        np.array([stream for stream, _ in batches], dtype=np.int64),
-        (np.cumsum(lengths) - lengths + 49).astype(np.uint32),
-        lengths,
-        np.array([batch.offset_count for _, batch in batches], dtype=np.uint32),
-        np.array([batch.max_timestamp_ms for _, batch in batches], dtype=np.int64),
-        np.array([batch.producer_id for _, batch in batches], dtype=np.int64),
-        np.array([batch.producer_epoch for _, batch in batches], dtype=np.int16),
-        np.array([batch.base_sequence for _, batch in batches], dtype=np.int32),
-    )
 
 
 class KnownTopics:

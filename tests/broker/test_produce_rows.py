@@ -24,7 +24,8 @@ from lakelog.records.batch_rows import COLUMNS, BatchColumn, BatchRows
 from lakelog.records.build import BatchOptions
 from lakelog.records.codecs import Codec
 from lakelog.wire.apis import APIS, ApiKey
-from lakelog.wire.framing import FrameRun, encode_request
+from lakelog.wire.frame_runs import FrameRun
+from lakelog.wire.framing import encode_request
 from lakelog.wire.messages.produce import PartitionProduceResponse, ProduceRequest
 
 VERSIONS = range(3, 14)

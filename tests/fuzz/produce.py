@@ -16,12 +16,14 @@ from tests.sides import native
 
 from lakelog.broker.produce_checks import batch_rules, is_slow
 from lakelog.broker.produce_rows import FRAME_BYTES_MAX, PLAIN_VERSIONS, ProduceRows, RequestColumn
+from lakelog.broker.produce_topics import TopicTable
 from lakelog.model.ids import TopicId
 from lakelog.records.acceptance import AcceptedBatch, TimestampType, inspect
 from lakelog.records.batch_rows import COLUMNS, BatchColumn
 from lakelog.wire.apis import ApiKey
 from lakelog.wire.codec import decode
-from lakelog.wire.framing import SIZE_BYTES, FrameRun, parse_request_header
+from lakelog.wire.frame_runs import SIZE_BYTES, FrameRun
+from lakelog.wire.framing import parse_request_header
 from lakelog.wire.messages.produce import ProduceRequest
 from lakelog.wire.schema import ProtocolError
 
@@ -40,6 +42,14 @@ def stage() -> Stage:
 @cache
 def rows() -> ProduceRows:
     return ProduceRows(stage().broker)
+
+
+@cache
+def known_topics() -> TopicTable:
+    made = TopicTable()
+    for name, topic in stage().topics.by_name.items():
+        made.add(name.encode(), topic)
+    return made
 
 
 def plain_rows(frame: memoryview) -> list[Row] | None:
@@ -126,7 +136,7 @@ def fuzz_spans(chance: random.Random) -> None:
         mixed[chance.randrange(len(mixed))] = chance.randrange(256)
     start = chance.choice((0, 0, chance.randrange(len(mixed))))
     end = chance.choice((len(mixed), chance.randrange(start, len(mixed) + 1)))
-    table = rows()._by_name.kernel_table()
+    table = known_topics().kernel_table()
     room = np.zeros((chance.choice((0, 1, 3, 500)), len(RequestColumn)), np.int64)
     row_room = np.zeros((chance.choice((0, 1, 3, 500)), COLUMNS), np.int64)
     version = chance.choice((3, 8, 9, 12, 13, -1, 99))

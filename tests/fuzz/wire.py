@@ -17,13 +17,8 @@ from tests.wire.samples import Samples
 from lakelog.records import kernels
 from lakelog.wire.apis import APIS, ApiKey
 from lakelog.wire.codec import decode, encode
-from lakelog.wire.framing import (
-    SCRATCH_BYTES,
-    FrameReader,
-    FrameRun,
-    encode_request,
-    parse_request_header,
-)
+from lakelog.wire.frame_runs import FrameRun
+from lakelog.wire.framing import SCRATCH_BYTES, FrameReader, encode_request, parse_request_header
 from lakelog.wire.layout import FieldLayout
 from lakelog.wire.messages.heartbeat import HeartbeatRequest
 from lakelog.wire.schema import ProtocolError

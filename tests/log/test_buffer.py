@@ -123,4 +123,4 @@ def test_the_kernel_refuses_arrays_that_do_not_fit_together() -> None:
     with pytest.raises(TypeError):
         native().lay_out(part.buffers, np.zeros((1, COLUMNS), np.int32), one, out, one, 49, 93)
     with pytest.raises(TypeError):
-        native().lay_out(tuple(part.buffers), part.rows, one, out, one, 49, 93)  # type: ignore[arg-type]
+        native().lay_out(tuple(part.buffers), part.rows, one, out, one, 49, 93)  # type: ignore[arg-type]  # no list

@@ -45,7 +45,7 @@ PLANTS: tuple[Plant, ...] = (
     plant(
         "what gathers while puts are taken has no limit",
         "log/commit.py",
-        "        if len(self._open.batches) + len(batches) > batches_max:\n",
+        "        if self._open.batch_count + len(batches) > batches_max:\n",
         "        if len(batches) > batches_max:\n",
         tests=OF_COMMIT,
     ),

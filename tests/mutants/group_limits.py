@@ -129,11 +129,11 @@ BUDGET: tuple[Plant, ...] = (
 
 OFFSETS_TOPIC: tuple[Plant, ...] = (
     plant(
-        "a lone batch is written to an internal topic",
-        "broker/produce_checks.py",
-        " or not is_writable(topic.name, call):",
+        "plain requests write to internal topics",
+        "broker/produce_topics.py",
+        " or topic.name in INTERNAL_TOPICS:",
         ":",
-        tests=("tests/broker/test_lookup_offsets_topic.py",),
+        tests=("tests/broker/test_produce_rows.py",),
     ),
     plant(
         "patterns match internal topics",

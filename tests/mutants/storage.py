@@ -23,8 +23,8 @@ COMMITS: tuple[Plant, ...] = (
     plant(
         "ack before put",
         "log/commit.py",
-        "                await self._objects.put(key, encoded.parts)\n",
-        "                self._tasks.spawn(self._objects.put(key, encoded.parts), name='later')\n",
+        "                await self._objects.put(key, (sealed.data,))\n",
+        "                self._tasks.spawn(self._objects.put(key, (sealed.data,)), name='later')\n",
         seeds=range(60),
     ),
     plant(

@@ -26,6 +26,7 @@ from tests.server.port_stub import (
 from lakelog.broker.call import Answer, Call, CloseConnection, Later, NoAnswer
 from lakelog.broker.loop_turn import SLOW_ITEMS_MIN
 from lakelog.server import requests
+from lakelog.server.answers import encoded
 from lakelog.server.connection import ClientConnection
 from lakelog.server.listener import Listener
 from lakelog.server.options import ServerOptions
@@ -80,7 +81,6 @@ def test_a_large_answer_keeps_its_place_while_a_thread_encodes_it(
     loop: str, later: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_thread: list[bool] = []
-    encoded = requests._encoded
 
     def noted(header: RequestHeader, made: Answer) -> list[Buffer]:
         on_thread.append(threading.current_thread() is not threading.main_thread())
@@ -101,7 +101,7 @@ def test_a_large_answer_keeps_its_place_while_a_thread_encodes_it(
             assert [await talk.receive() for _ in range(6)] == [0, 1, 2, 3, 4, 5]
             await talk.close()
 
-    monkeypatch.setattr(requests, "_encoded", noted)
+    monkeypatch.setattr(requests, "encoded", noted)
     run(loop, scenario())
     assert sorted(on_thread) == [False] * 3 + [True] * 3
 

@@ -69,13 +69,13 @@ def test_every_id_that_the_code_cites_is_explained(folder: str) -> None:
 
 
 def test_every_benchmark_that_is_named_is_explained() -> None:
-    known = explained("benchmarks.md")
+    known = explained("benchmarks.md", "benchmarks-groups.md")
     named = {found for path in sources("bench") for text in prose(path) for found in cited(text)}
     assert not {found for found in named if found.startswith("B")} - known
 
 
 def test_an_id_is_explained_once() -> None:
-    for name in ("invariants.md", "compatibility.md", "benchmarks.md"):
+    for name in ("invariants.md", "compatibility.md", "benchmarks.md", "benchmarks-groups.md"):
         found = defined((DOCS / name).read_text())
         assert len(found) == len(set(found)), name
 

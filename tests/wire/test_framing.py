@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakelog.wire.apis import APIS, ApiKey
+from lakelog.wire.frame_runs import FrameRun
 from lakelog.wire.framing import (
     KIB,
     MIB,
@@ -18,7 +19,6 @@ from lakelog.wire.framing import (
     UNAUTHENTICATED_LIMITS,
     FrameLimits,
     FrameReader,
-    FrameRun,
     RequestHeader,
     decode_response,
     encode_request,

@@ -9,15 +9,8 @@ from hypothesis import strategies as st
 from tests.sides import native
 
 from lakelog.wire.apis import ApiKey
-from lakelog.wire.framing import (
-    REQUEST_LIMITS,
-    SCRATCH_BYTES,
-    SMALL_FRAME_BYTES_MAX,
-    FindRun,
-    FrameReader,
-    FrameRun,
-    find_run_in_python,
-)
+from lakelog.wire.frame_runs import FindRun, FrameRun, find_run_in_python
+from lakelog.wire.framing import REQUEST_LIMITS, SCRATCH_BYTES, SMALL_FRAME_BYTES_MAX, FrameReader
 from lakelog.wire.schema import ProtocolError
 
 KEYS = (ApiKey.PRODUCE, ApiKey.PRODUCE, ApiKey.PRODUCE, ApiKey.FETCH)

@@ -18,6 +18,8 @@ below a second is a second, because here it bounds the write itself, not the wai
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from lakelog.broker.call import Answer, Call, CloseConnection, Endpoint, Later, NoAnswer
 from lakelog.broker.errors import Attempt, failure_code, verdict_code
 from lakelog.broker.lookup import TopicFinder, check_count, is_writable
@@ -242,7 +244,7 @@ class _Production:
         )
 
     def _fill_in(self, appended: Appended) -> None:
-        log_start_of = self.broker.log.log_start
+        log_starts = self.broker.log.log_starts(np.array(self.streams, dtype=np.int64)).tolist()
         verdicts = appended.verdicts
         failures = appended.failures
         for number, (row, at, index) in enumerate(self.places):
@@ -261,7 +263,7 @@ class _Production:
                 appended.timestamps[number]
                 if verdict == Verdict.DUPLICATE
                 else self.batches[number].append_time_ms,
-                log_start_of(self.streams[number]),
+                log_starts[number],
             )
 
     def _silence(self) -> NoAnswer:

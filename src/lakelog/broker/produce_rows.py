@@ -24,15 +24,15 @@ from lakelog.broker.produce_checks import (
     batch_rules,
     bounded_timeout_ms,
 )
-from lakelog.broker.produce_topics import TopicTable
+from lakelog.broker.produce_topics import ProduceTopics, TopicTable
 from lakelog.domain.state import Verdict
 from lakelog.model.failures import Failure
-from lakelog.model.ids import INTERNAL_TOPICS, TopicId
 from lakelog.records import kernels
 from lakelog.records.acceptance import AcceptedBatch, TimestampType, inspect
 from lakelog.records.batch_rows import COLUMNS, BatchColumn, BatchRows
 from lakelog.wire.apis import ApiKey
-from lakelog.wire.framing import FrameRun, RequestHeader, encode_response
+from lakelog.wire.frame_runs import FrameRun
+from lakelog.wire.framing import RequestHeader, encode_response
 from lakelog.wire.messages.produce import (
     PartitionProduceResponse,
     ProduceResponse,
@@ -62,15 +62,8 @@ _CODES: Final = {
     for by_id in (False, True)
 }
 _DUPLICATE: Final = int(Verdict.DUPLICATE)
-
-
-class Stop(IntEnum):
-    """Why the kernel took no more requests (native/produce.c)."""
-
-    NEED_MORE = 0
-    NOT_PLAIN = 1
-    UNKNOWN_TOPIC = 2
-    NEXT_GROUP = 3
+_UNKNOWN_TOPIC: Final = 2
+"""Why the kernel took no more requests: the next one names a topic that is not in the table."""
 
 
 class RequestColumn(IntEnum):
@@ -100,12 +93,9 @@ class ProduceRows:
 
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
-        self._by_name = TopicTable()
-        self._by_id = TopicTable()
+        self._topics = ProduceTopics(broker)
         self._requests = np.zeros((REQUESTS_MAX, len(RequestColumn)), dtype=np.int64)
         self._rows = np.zeros((ROWS_MAX, COLUMNS), dtype=np.int64)
-        broker.topics.on_change(self._forget)
-        broker.broker_configs.on_change(self._forget)
 
     def take(self, run: FrameRun) -> PlainRequests | None:
         """The plain requests that the run goes on with, which moves behind them.
@@ -116,7 +106,7 @@ class ProduceRows:
         version = run.version
         if kernels.native is None or version not in PLAIN_VERSIONS:
             return None
-        table = self._by_id if version >= FIRST_VERSION_BY_ID else self._by_name
+        table = self._topics.table(version)
         now_ms = broker.clock.now_ms()
         while True:
             count, row_count, _, why, start, length, table.serial = kernels.native.parse_produce(
@@ -134,9 +124,9 @@ class ProduceRows:
                 self._requests,
                 self._rows,
             )
-            if count or why != Stop.UNKNOWN_TOPIC:
+            if count or why != _UNKNOWN_TOPIC:
                 break
-            if not self._learn(table, bytes(run.data[start : start + length])):
+            if not self._topics.learn(table, bytes(run.data[start : start + length])):
                 return None
         if self._rows[:row_count, BatchColumn.CODEC].any():
             count = self._unpacked(run.data, count, table, version, now_ms)
@@ -206,22 +196,6 @@ class ProduceRows:
         if not broker.options.idempotence or not broker.log.has_producer_room():
             return 0
         return broker.cluster.producer_ids.known_end
-
-    def _learn(self, table: TopicTable, key: bytes) -> bool:
-        """Put a topic into the table; whether it is known, and open to everybody."""
-        topics = self._broker.topics
-        if table is self._by_id:
-            topic = topics.cached_id(TopicId(key))
-        else:
-            topic = topics.cached(key.decode(errors="replace"))
-        if topic is None or topic.name in INTERNAL_TOPICS:
-            return False
-        table.add(key, topic)
-        return True
-
-    def _forget(self) -> None:
-        self._by_name.clear()
-        self._by_id.clear()
 
     def _unpacked(
         self, data: memoryview, count: int, table: TopicTable, version: int, now_ms: int

@@ -2,6 +2,7 @@
 
 A topic is found by the bytes of its name, or of its id from Produce v13 on: one table for each. It
 holds what the kernel needs to judge a batch: the streams of the partitions, and the topic's limits.
+A partition's mark is the last request that named it, so that one which names it twice is noticed.
 Topics come in when a request names them, and all go when any topic or setting changes: that is
 rare, and what is wanted again comes in again.
 """
@@ -9,9 +10,12 @@ rare, and what is wanted again comes in again.
 from array import array
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from lakelog.broker.produce_checks import FIRST_VERSION_BY_ID
+from lakelog.model.ids import INTERNAL_TOPICS, TopicId
 from lakelog.records.acceptance import TimestampType
 
 if TYPE_CHECKING:
+    from lakelog.broker.call import Broker
     from lakelog.topics.topic import Topic
 
 FREE: Final = -1
@@ -21,6 +25,19 @@ SLOTS_MIN: Final = 64
 _FNV_BASIS: Final = 0xCBF29CE484222325
 _FNV_PRIME: Final = 0x100000001B3
 _UINT64_MAX: Final = (1 << 64) - 1
+
+TOPIC_COLUMNS: Final = (
+    "key_start",  # its name, or its id, in the keys
+    "key_length",
+    "first_stream",  # of its partitions, in the streams
+    "partitions",
+    "bytes_max",  # of a batch
+    "before_ms",  # how far timestamps may lie before and after now
+    "after_ms",
+    "keyed",  # whether every record needs a key
+    "append_time",  # whether the broker's time replaces the records'
+)
+"""The numbers of a topic, in the order of native/topics.h."""
 
 KernelTable: TypeAlias = "tuple[array[int], bytearray, array[int], array[int], array[int]]"
 """Slots, keys, topics, streams and marks, as `parse_produce` takes them."""
@@ -50,7 +67,10 @@ class TopicTable:
         return self._topics[key]
 
     def kernel_table(self) -> KernelTable:
-        """What the kernel reads; the marks are its own."""
+        """What the kernel reads; the marks are its own.
+
+        Nothing may be added while it reads: an array that is read cannot grow.
+        """
         return self._slots, self._keys, self._numbers, self._streams, self._marks
 
     def clear(self) -> None:
@@ -68,19 +88,18 @@ class TopicTable:
         settings = topic.settings
         streams = topic.streams()
         appends = settings.timestamp_type is TimestampType.LOG_APPEND_TIME
-        self._numbers.extend(
-            (
-                len(self._keys),
-                len(key),
-                len(self._streams),
-                len(streams),
-                settings.message_bytes_max,
-                settings.timestamp_before_max_ms,
-                settings.timestamp_after_max_ms,
-                int(settings.compacted),
-                int(appends),
-            )
-        )
+        numbers = {
+            "key_start": len(self._keys),
+            "key_length": len(key),
+            "first_stream": len(self._streams),
+            "partitions": len(streams),
+            "bytes_max": settings.message_bytes_max,
+            "before_ms": settings.timestamp_before_max_ms,
+            "after_ms": settings.timestamp_after_max_ms,
+            "keyed": int(settings.compacted),
+            "append_time": int(appends),
+        }
+        self._numbers.extend(numbers[column] for column in TOPIC_COLUMNS)
         self._keys += key
         self._streams.extend(streams)
         self._marks.extend([0] * len(streams))
@@ -98,3 +117,36 @@ class TopicTable:
         while self._slots[slot] != FREE:
             slot = (slot + 1) & mask
         self._slots[slot] = number
+
+
+class ProduceTopics:
+    """The topics of a broker that plain requests have named since anything last changed."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._topics = broker.topics
+        self._by_name = TopicTable()
+        self._by_id = TopicTable()
+        broker.topics.on_change(self._forget)
+        broker.broker_configs.on_change(self._forget)
+
+    def table(self, version: int) -> TopicTable:
+        """Where requests of that version look their topics up."""
+        return self._by_id if version >= FIRST_VERSION_BY_ID else self._by_name
+
+    def learn(self, table: TopicTable, key: bytes) -> bool:
+        """Put a topic into its table; whether it is known here, and open to everybody.
+
+        Who may write to an internal topic is asked on the ordinary way.
+        """
+        if table is self._by_id:
+            topic = self._topics.cached_id(TopicId(key))
+        else:
+            topic = self._topics.cached(key.decode(errors="replace"))
+        if topic is None or topic.name in INTERNAL_TOPICS:
+            return False
+        table.add(key, topic)
+        return True
+
+    def _forget(self) -> None:
+        self._by_name.clear()
+        self._by_id.clear()

@@ -3,9 +3,10 @@
 Who does what:
 
 - `log.Log` is all that the broker knows of storage: it finds the domain of a stream and asks it.
-- In: `buffer.ObjectBuffer` decides which batches share a WAL object (pure), `commit.Committer` puts
-  it and submits its Commit, and `writes.Writes` does the same for objects that others put, checked
-  by `placed` (pure). `budgets` says when producers have to wait.
+- In: batches come as `records.batch_rows.BatchRows`. `buffer.ObjectBuffer` decides which of them
+  share a WAL object, and `buffer.seal` lays it out (pure); `commit.Committer` puts it and submits
+  its Commit, and `writes.Writes` does the same for objects that others put, checked by `placed`
+  (pure). `budgets` says when producers have to wait.
 - Out: `plan` says which bytes of which objects answer a read (pure: a `StreamPlan` of `Piece`s),
   and `read.Reader` fetches them through one `PieceSource` for each kind of object: `wal_source`,
   `segment_source`, `parquet_source`. `cache` holds what was just written or read. `watch` wakes

@@ -135,14 +135,8 @@ class Log:
         """What the applied state knows of a stream."""
         return self.replicas[self.domain_of(stream)].state.streams.facts(stream)
 
-    def log_start(self, stream: int) -> int:
-        """Where the stream starts by the applied state, -1 when it is unknown."""
-        streams = self.replicas[self.domain_of(stream)].state.streams
-        row = streams.row_of.get(stream)
-        return -1 if row is None else streams.columns.arrays["log_start"].item(row)
-
     def log_starts(self, streams: Int64s) -> Int64s:
-        """The same for many streams at once."""
+        """Where the streams start by the applied state, -1 for those unknown."""
         starts = np.empty(len(streams), dtype=np.int64)
         domains = [self.domain_of(stream) for stream in streams.tolist()]
         for domain in set(domains):

@@ -6,6 +6,7 @@
   `options` says where, and with which limits.
 - `connection.ClientConnection` is one of them: it turns bytes into frames, stops reading at a
   limit, and sends what is ready. `port.PortState` is what all of them share: bytes held, counters.
-- `requests.Requests` takes the frames of one connection in their order, calls the handlers
-  (`lakelog.broker`) and puts the answers in that order.
+- `requests.Requests` takes the frames of one connection in their order, gives runs of Produce
+  requests to `broker.produce_rows` and all others to their handlers (`lakelog.broker`);
+  `answers.Answers` lets the answers leave in that order.
 """

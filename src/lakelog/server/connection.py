@@ -15,9 +15,10 @@ import asyncio
 import logging
 from typing import Final, cast
 
+from lakelog.server.answers import Answers
 from lakelog.server.port import AddressShare, PortState
 from lakelog.server.requests import Requests
-from lakelog.wire.framing import SIZE_BYTES, FrameRun
+from lakelog.wire.frame_runs import SIZE_BYTES, FrameRun
 from lakelog.wire.schema import ProtocolError
 
 SCARCE_READ_BYTES: Final = 64 * 1024
@@ -41,6 +42,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         "_transport",
         "_unsent_bytes",
         "_window_bytes",
+        "answers",
         "client",
         "draining",
         "ended",
@@ -59,6 +61,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.ended = False
         self.unframed_bytes = 0  # allocated for a request that is not complete
         self._port = port
+        self.answers = Answers()
         self._requests = Requests(self, port)
         self._reader = port.frame_reader()
         self._transport: asyncio.Transport | None = None
@@ -251,10 +254,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self.ended:
             return
         assert self._transport is not None
-        requests = self._requests
-        released_bytes, ends = requests.take_answers()
-        if requests.outgoing:
-            outgoing, requests.outgoing = requests.outgoing, []
+        outgoing, released_bytes, ends = self.answers.take()
+        if outgoing:
             self._transport.writelines(outgoing)
         if released_bytes:
             self._held_bytes -= released_bytes
@@ -263,7 +264,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         if ends:
             self.ended = True
             self._transport.close()
-        requests.awaken()
+        self._requests.awaken()
         self.close_if_drained()
 
     def close_if_drained(self) -> None:
@@ -272,7 +273,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self.draining
             and not self.ended
             and not self._requests.is_busy
-            and not self._requests.outgoing
+            and not self.answers.outgoing
         ):
             assert self._transport is not None
             self.ended = True

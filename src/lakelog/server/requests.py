@@ -1,10 +1,9 @@
 """The requests of one connection: handled in the order they came, answered in that order.
 
 A handler that returns `Later` has taken its place in the log, and the connection's next request
-begins while its answer is awaited. Answers leave in the order of the requests, whatever finishes
-first (row 97): a request takes a place among the answers when its handler has returned, its answer
-is put there when it is known, and what may be sent is the run of finished places at the front. A
-place may also say that the connection ends there: everything before it is still answered.
+begins while its answer is awaited (`answers`). Produce requests that came together are given to
+`produce_rows` first: what is plain among them is handed to the log at once, without a task, and has
+one place among the answers. Order holds by construction: they are taken only when it is their turn.
 
 Rules:
 
@@ -17,25 +16,20 @@ Rules:
 import asyncio
 import functools
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from lakelog.broker.call import Answer, Call, CloseConnection, Later, NoAnswer
+from lakelog.broker.call import Answer, Call, CloseConnection, Later
 from lakelog.broker.loop_turn import is_large, on_thread
 from lakelog.broker.produce_rows import LOOP_HELD_S_MAX, PlainRequests
 from lakelog.log.values import Settled
+from lakelog.server.answers import Place, caught, encoded, same, uncaught
 from lakelog.server.port import PortState, log
 from lakelog.wire.apis import APIS, ApiKey
-from lakelog.wire.framing import (
-    SIZE_BYTES,
-    FrameRun,
-    Received,
-    RequestHeader,
-    encode_response,
-    parse_request_header,
-)
+from lakelog.wire.frame_runs import SIZE_BYTES, FrameRun
+from lakelog.wire.framing import Received, RequestHeader, parse_request_header
 from lakelog.wire.schema import Buffer, ProtocolError
 
 if TYPE_CHECKING:
@@ -50,61 +44,7 @@ COALESCED_BYTES_MAX: Final = 4 * 1024
 PARKED_APIS: Final = frozenset({ApiKey.FETCH})
 """Requests that only wait and read: nobody needs their outcome once the client is gone."""
 
-Made = TypeVar("Made")
-
-API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
 NO_API: Final = -1
-
-
-class Place:
-    """The turn of a request, or of several, among the answers of its connection."""
-
-    __slots__ = ("ends_connection", "parts", "requests", "size_bytes")
-
-    def __init__(self, size_bytes: int, requests: int) -> None:
-        self.size_bytes = size_bytes  # of the requests: held until they are answered
-        self.requests = requests
-        self.parts: Sequence[Buffer] | None = None
-        self.ends_connection = False
-
-
-class Answers:
-    """The places of one connection, oldest first."""
-
-    __slots__ = ("_places", "_requests")
-
-    def __init__(self) -> None:
-        self._places: deque[Place] = deque()
-        self._requests = 0
-
-    def __len__(self) -> int:
-        return self._requests
-
-    def reserve(self, size_bytes: int, requests: int = 1) -> Place:
-        """The next place, for requests of that size."""
-        place = Place(size_bytes, requests)
-        self._places.append(place)
-        self._requests += requests
-        return place
-
-    def take(self, outgoing: list[Buffer]) -> tuple[int, bool]:
-        """Move what may be sent now to `outgoing`.
-
-        Returns the bytes of the requests that are done with, and whether the connection ends.
-        """
-        released_bytes = 0
-        places = self._places
-        while places:
-            place = places[0]
-            if place.ends_connection:
-                return released_bytes, True
-            if place.parts is None:
-                break
-            outgoing.extend(place.parts)
-            released_bytes += place.size_bytes
-            self._requests -= place.requests
-            places.popleft()
-        return released_bytes, False
 
 
 class Requests:
@@ -115,21 +55,17 @@ class Requests:
         "_current_key",
         "_parked",
         "_port",
-        "_released_bytes",
         "_task",
         "_unhandled",
         "_wake",
         "answers",
         "frames",
-        "outgoing",
     )
 
     def __init__(self, connection: "ClientConnection", port: PortState) -> None:
         self.frames: deque[tuple[Received, float]] = deque()
         self._unhandled = 0  # requests in them
-        self.answers = Answers()
-        self.outgoing: list[Buffer] = []  # answers whose turn has come
-        self._released_bytes = 0  # of requests that were answered since the last flush
+        self.answers = connection.answers
         self._connection = connection
         self._port = port
         self._wake: asyncio.Future[None] | None = None  # there while nothing is handled
@@ -151,7 +87,7 @@ class Requests:
     def end(self) -> None:
         """The connection is gone: end what was only waiting for this client."""
         self._forget_frames()
-        self.outgoing.clear()
+        self.answers.outgoing.clear()
         for parked in self._parked:
             parked.cancel()
         if self._task is not None and self._current_key in PARKED_APIS:
@@ -168,16 +104,6 @@ class Requests:
             self._take_runs()
         if self._connection.ended or self._may_begin():
             wake.set_result(None)
-
-    def take_answers(self) -> tuple[int, bool]:
-        """Move what may be sent to `outgoing`.
-
-        Returns the bytes of the requests that are done with, and whether the connection ends.
-        """
-        released_bytes, ends = self.answers.take(self.outgoing)
-        released_bytes += self._released_bytes
-        self._released_bytes = 0
-        return released_bytes, ends
 
     @property
     def pending(self) -> int:
@@ -320,9 +246,9 @@ class Requests:
                 self._await_answer(header, outcome, call)
             elif isinstance(outcome, Struct) and is_large(outcome):
                 # The next request waits: answers that nobody reads must not pile up (R1).
-                self._answer(header, await on_thread(_encoded, header, outcome), call)
+                self._answer(header, await on_thread(encoded, header, outcome), call)
             else:
-                self._answer(header, _encoded(header, outcome), call)
+                self._answer(header, encoded(header, outcome), call)
         except (ProtocolError, CloseConnection) as reason:
             self._refuse(reason)
         except asyncio.CancelledError as reason:
@@ -338,8 +264,7 @@ class Requests:
         if self.answers:
             self.answers.reserve(call.request_bytes).parts = parts
         else:
-            self.outgoing.extend(parts)
-            self._released_bytes += call.request_bytes
+            self.answers.put_now(parts, call.request_bytes)
             if len(parts) > 1 or (parts and len(parts[0]) > COALESCED_BYTES_MAX):
                 self._connection.flush()  # so that a client that does not read is noticed at once
         port = self._port
@@ -347,13 +272,13 @@ class Requests:
 
     def _await_answer(self, header: RequestHeader, later: Later, call: Call) -> None:
         place = self.answers.reserve(call.request_bytes)
-        work, finish = later.work, later.finish or _same
+        work, finish = later.work, later.finish or same
         if not isinstance(work, asyncio.Future):
             promised = work
-            work = self._port.tasks.spawn(_caught(promised), name="request")
+            work = self._port.tasks.spawn(caught(promised), name="request")
             # A task that is cancelled before its first step never begins what it was given.
             work.add_done_callback(lambda _: promised.close())
-            finish = functools.partial(_uncaught, finish)
+            finish = functools.partial(uncaught, finish)
             if header.api_key in PARKED_APIS:
                 self._parked.add(work)
                 work.add_done_callback(self._parked.discard)
@@ -378,7 +303,7 @@ class Requests:
             if isinstance(answer, Struct) and is_large(answer):
                 self._encode_slowly(place, header, answer, arrived_s)
                 return
-            place.parts = answer if isinstance(answer, list) else _encoded(header, answer)
+            place.parts = answer if isinstance(answer, list) else encoded(header, answer)
         except (ProtocolError, CloseConnection) as reason:
             self._refuse(reason, place)
         except (Exception, asyncio.CancelledError) as reason:  # noqa: BLE001 - as in _handle
@@ -391,9 +316,9 @@ class Requests:
         self, place: Place, header: RequestHeader, answer: Answer, arrived_s: float
     ) -> None:
         """Encode on a thread: nothing pauses that, and it may take as long as the handler (R2)."""
-        encoding = on_thread(_encoded, header, answer)
+        encoding = on_thread(encoded, header, answer)
         encoding.add_done_callback(
-            functools.partial(self._finished, place, header, _same, arrived_s)
+            functools.partial(self._finished, place, header, same, arrived_s)
         )
 
     def _refuse(self, reason: Exception, place: Place | None = None) -> None:
@@ -424,33 +349,3 @@ class Requests:
     def _forget_frames(self) -> None:
         self.frames.clear()
         self._unhandled = 0
-
-
-def _encoded(header: RequestHeader, answer: Answer) -> list[Buffer]:
-    """The answer's bytes; none for a request that gets no answer."""
-    if isinstance(answer, NoAnswer):
-        return []
-    if header.api_key == API_VERSIONS:
-        known = header.api_version in APIS[header.api_key].versions
-        # Row 25: an unknown version is answered in the one that every client can read.
-        return encode_response(header, answer, header.api_version if known else 0)
-    return encode_response(header, answer)
-
-
-async def _caught(work: Coroutine[Any, Any, Any]) -> tuple[Any, Exception | None]:
-    """Run a handler's own work so that its failure is the connection's, not the port's."""
-    try:
-        return await work, None
-    except Exception as reason:  # noqa: BLE001 - handed on to the connection
-        return None, reason
-
-
-def _uncaught(finish: Callable[[Any], Answer], result: tuple[Any, Exception | None]) -> Answer:
-    value, reason = result
-    if reason is not None:
-        raise reason
-    return finish(value)
-
-
-def _same(answer: Made) -> Made:
-    return answer
