@@ -138,7 +138,8 @@ static inline int64_t wrapping_add(int64_t one, int64_t other) {
 /* --- processors ----------------------------------------------------------------------------- */
 
 /* A loop that is compiled twice, and chosen when the module is loaded: with AVX2 and BMI2 it takes
-   up to a third less, as shifts by a variable number of bits are one step there. */
+   up to a third less, as shifts by a variable number of bits are one step there. Only for static
+   functions: the name of any other would be seen outside of the module. */
 #if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) && __GNUC__ >= 12
 #define FOR_THIS_PROCESSOR __attribute__((target_clones("arch=x86-64-v3", "default")))
 #else

@@ -4,8 +4,8 @@
 #include "records.h"
 
 FOR_THIS_PROCESSOR
-ScanOutcome scan_records(const uint8_t *data, int64_t size, int64_t position, int64_t index,
-                         int64_t count, Limits limits) {
+static ScanOutcome scan(const uint8_t *data, int64_t size, int64_t position, int64_t index,
+                        int64_t count, Limits limits) {
     ScanOutcome outcome = {DONE, position, index, INT64_MAX, INT64_MIN, 0};
     for (; outcome.index < count; outcome.index++) {
         int64_t end = 0;
@@ -34,6 +34,11 @@ ScanOutcome scan_records(const uint8_t *data, int64_t size, int64_t position, in
         outcome.position = end;
     }
     return outcome;
+}
+
+ScanOutcome scan_records(const uint8_t *data, int64_t size, int64_t position, int64_t index,
+                         int64_t count, Limits limits) {
+    return scan(data, size, position, index, count, limits);
 }
 
 /* scan(data, position, index, count, limits) -> ScanOutcome */

@@ -15,7 +15,8 @@ enum {
 };
 
 FOR_THIS_PROCESSOR
-uint64_t *sort_words(uint64_t *words, uint64_t *spare, int64_t count, int shift, int bits) {
+static uint64_t *sort_by_digits(uint64_t *words, uint64_t *spare, int64_t count, int shift,
+                                int bits) {
     int digit_bits_max = count < FEW_ROWS ? FEW_DIGIT_BITS_MAX : DIGIT_BITS_MAX;
     int passes = (bits + digit_bits_max - 1) / digit_bits_max;
     if (passes == 0) {
@@ -47,6 +48,10 @@ uint64_t *sort_words(uint64_t *words, uint64_t *spare, int64_t count, int shift,
         words = sorted;
     }
     return words;
+}
+
+uint64_t *sort_words(uint64_t *words, uint64_t *spare, int64_t count, int shift, int bits) {
+    return sort_by_digits(words, spare, count, shift, bits);
 }
 
 /* Where the search for the last timestamp is. */
@@ -87,7 +92,6 @@ static int64_t next_timestamp(const Search *search, int attempt) {
     return wrapping_add(search->least, (int64_t)(width >> 1));
 }
 
-FOR_THIS_PROCESSOR
 int64_t last_timestamp(const Run *runs, int64_t count, int64_t rows_max, int64_t *scratch) {
     /* Places below `lower` hold rows before the least, those from `upper` on rows after the
        greatest. */
