@@ -219,10 +219,9 @@ static uint32_t murmur2(const uint8_t *data, int64_t length) {
         state = state * multiplier ^ word;
     }
     if (length > 0) {
-        uint32_t tail = 0;
-        for (int64_t byte = 0; byte < length; byte++) {
-            tail |= (uint32_t)data[byte] << 8 * byte;
-        }
+        uint32_t tail = data[0];
+        tail |= length > 1 ? (uint32_t)data[1] << 8 : 0;
+        tail |= length > 2 ? (uint32_t)data[2] << 16 : 0;
         state = (state ^ tail) * multiplier;
     }
     state = (state ^ state >> 13) * multiplier;
