@@ -185,7 +185,7 @@ static bool read_answers(Buffers *buffers, PyObject *const *args, Answers *answe
     answers->row_count = counts[1] / ROW_COLUMNS;
     for (int number = 2; number < 6; number++) {
         if (counts[number] != answers->row_count) {
-            PyErr_SetString(PyExc_ValueError, "there is not one outcome for each row");
+            refuse("there is not one outcome for each row");
             return false;
         }
     }
@@ -193,26 +193,21 @@ static bool read_answers(Buffers *buffers, PyObject *const *args, Answers *answe
 }
 
 /* answer_produce(version, data, requests, rows, codes, offsets, times, starts) -> bytes */
-PyObject *native_answer_produce(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
-    (void)module;
-    Buffers buffers = {.count = 0};
+static PyObject *call_answer_produce(PyObject *const *args, Buffers *buffers) {
     Answers answers = {0};
-    PyObject *encoded = NULL;
-    if (!argument_count_is("answer_produce", nargs, 8)) {
+    Writer counted = {NULL, 0};
+    if (!read_answers(buffers, args, &answers)) {
         return NULL;
     }
-    if (read_answers(&buffers, args, &answers)) {
-        Writer counted = {NULL, 0};
-        if (put_answers(&counted, &answers)) {
-            encoded = PyBytes_FromStringAndSize(NULL, counted.at);
-        } else {
-            PyErr_SetString(PyExc_ValueError, "requests, rows and topics do not fit together");
-        }
-        if (encoded != NULL) {
-            Writer writer = {(uint8_t *)PyBytes_AsString(encoded), 0};
-            put_answers(&writer, &answers);
-        }
+    if (!put_answers(&counted, &answers)) {
+        return refuse("requests, rows and topics do not fit together");
     }
-    buffers_release(&buffers);
+    PyObject *encoded = PyBytes_FromStringAndSize(NULL, counted.at);
+    if (encoded != NULL) {
+        Writer writer = {(uint8_t *)PyBytes_AsString(encoded), 0};
+        put_answers(&writer, &answers);
+    }
     return encoded;
 }
+
+KERNEL(answer_produce, 8)

@@ -164,33 +164,29 @@ static bool read_layout(Buffers *buffers, PyObject *const *args, Layout *layout)
     if (rows != layout->row_count * ROW_COLUMNS || starts != layout->row_count
         || layout->row_count == 0 || numbers[0] < 0 || numbers[0] > numbers[1]
         || numbers[1] > layout->out_bytes) {
-        PyErr_SetString(PyExc_ValueError, "rows, order, starts and room do not fit together");
+        refuse("rows, order, starts and room do not fit together");
         return false;
     }
     return true;
 }
 
 /* lay_out(buffers, rows, order, out, starts, entries_at, entries_end) -> end */
-PyObject *native_lay_out(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
-    (void)module;
-    Buffers buffers = {.count = 0};
+static PyObject *call_lay_out(PyObject *const *args, Buffers *buffers) {
     Layout layout = {0};
     Py_buffer *views = NULL;
-    if (!argument_count_is("lay_out", nargs, 7)) {
-        return NULL;
-    }
     int64_t end = -1;
     Source *sources = take_sources(args[0], &views, &layout.source_count);
-    if (sources != NULL && read_layout(&buffers, args, &layout)) {
+    if (sources != NULL && read_layout(buffers, args, &layout)) {
         layout.sources = sources;
-        Py_BEGIN_ALLOW_THREADS
+        PyThreadState *state = allow_threads(layout.out_bytes);
         end = lay_out(&layout);
-        Py_END_ALLOW_THREADS
+        end_allow_threads(state);
         if (end < 0) {
-            PyErr_SetString(PyExc_ValueError, "a row does not lie in its buffer or has no room");
+            refuse("a row does not lie in its buffer or has no room");
         }
     }
-    buffers_release(&buffers);
     release_sources(sources, views, layout.source_count);
     return end < 0 ? NULL : PyLong_FromLongLong(end);
 }
+
+KERNEL(lay_out, 7)

@@ -81,9 +81,6 @@ bool read_int64s(PyObject *const *objects, int count, int64_t *values);
 /* The same from a tuple of exactly so many. */
 bool read_tuple(PyObject *tuple, int count, int64_t *values);
 
-/* Less than this is done before another thread could have used the GIL. */
-enum { LONG_BYTES_MIN = 64 * 1024 };
-
 /* --- numbers -------------------------------------------------------------------------------- */
 
 static inline uint16_t load_be16(const uint8_t *at) {

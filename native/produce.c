@@ -257,33 +257,24 @@ static int take_frames(Parse *parse, int64_t *position, int64_t end, bool bare) 
 /* parse_produce(data, (start, end, bare), table, (version, now_ms, producers_end,
    frame_bytes_max, slow_bytes, serial), requests, rows)
    -> (requests, rows, position, why, topic_start, topic_length, serial) */
-PyObject *native_parse_produce(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
-    (void)module;
-    Buffers buffers = {.count = 0};
+static PyObject *call_parse_produce(PyObject *const *args, Buffers *buffers) {
     Parse parse = {0};
     int64_t size, span[3], rules[6];
-    if (!argument_count_is("parse_produce", nargs, 6) || !read_tuple(args[1], 3, span)
-        || !read_tuple(args[3], 6, rules)) {
+    parse.data = buffers_bytes(buffers, args[0], &size);
+    if (parse.data == NULL || !read_tuple(args[1], 3, span)
+        || !read_table(buffers, args[2], &parse.table) || !read_tuple(args[3], 6, rules)) {
         return NULL;
     }
-    parse.data = buffers_bytes(&buffers, args[0], &size);
-    if (parse.data == NULL || !read_table(&buffers, args[2], &parse.table)) {
-        goto failed;
-    }
-    parse.requests = buffers_items(&buffers, args[4], 8, true, &parse.request_max);
-    if (parse.requests == NULL) {
-        goto failed;
-    }
-    parse.rows = buffers_items(&buffers, args[5], 8, true, &parse.row_max);
+    parse.requests = buffers_items(buffers, args[4], 8, true, &parse.request_max);
+    parse.rows = parse.requests ? buffers_items(buffers, args[5], 8, true, &parse.row_max) : NULL;
     if (parse.rows == NULL) {
-        goto failed;
+        return NULL;
+    }
+    if (span[0] < 0 || span[0] > span[1] || span[1] > size) {
+        return refuse("the span is not in the data");
     }
     parse.request_max /= REQUEST_COLUMNS;
     parse.row_max /= ROW_COLUMNS;
-    if (span[0] < 0 || span[0] > span[1] || span[1] > size) {
-        PyErr_SetString(PyExc_ValueError, "the span is not in the data");
-        goto failed;
-    }
     parse.version = rules[0];
     parse.now_ms = rules[1];
     parse.producers_end = rules[2];
@@ -291,18 +282,11 @@ PyObject *native_parse_produce(PyObject *module, PyObject *const *args, Py_ssize
     parse.slow_bytes = rules[4];
     parse.serial = rules[5];
     int64_t position = span[0];
-    int why;
-    if (span[1] - span[0] < LONG_BYTES_MIN) {
-        why = take_frames(&parse, &position, span[1], span[2] != 0);
-    } else {
-        Py_BEGIN_ALLOW_THREADS
-        why = take_frames(&parse, &position, span[1], span[2] != 0);
-        Py_END_ALLOW_THREADS
-    }
-    buffers_release(&buffers);
+    PyThreadState *state = allow_threads(span[1] - span[0]);
+    int why = take_frames(&parse, &position, span[1], span[2] != 0);
+    end_allow_threads(state);
     return Py_BuildValue("LLLiLLL", parse.request_count, parse.row_count, position, why,
                          parse.topic_start, parse.topic_length, parse.serial);
-failed:
-    buffers_release(&buffers);
-    return NULL;
 }
+
+KERNEL(parse_produce, 6)

@@ -59,7 +59,7 @@ bool read_table(Buffers *buffers, PyObject *tuple, TopicTable *table) {
     }
     if (table->slot_count < 1 || (table->slot_count & (table->slot_count - 1)) != 0
         || marks != table->stream_count) {
-        PyErr_SetString(PyExc_ValueError, "the table's parts do not fit together");
+        refuse("the table's parts do not fit together");
         return false;
     }
     return true;
