@@ -12,13 +12,15 @@ import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.mutants.plant import Plant
+from tests.mutants.plant import KERNELS, PACKAGE, Plant
+from tests.sides import compiler
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_S = 1200
@@ -61,14 +63,32 @@ def baseline(chosen: Sequence[Plant]) -> Plant:
 
 def planted(plant: Plant, folder: Path) -> str | None:
     """Copy the package with the bug in it; returns what is wrong with the plant."""
-    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("src", "native"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for change in plant.changes:
-        path = folder / "src" / "lakelog" / change.file
+        path = change.path(folder)
         text = path.read_text()
         if text.count(change.before) != 1:
             return f"{change.file} holds the text {text.count(change.before)} times"
         path.write_text(text.replace(change.before, change.after))
+    if any(change.file.startswith(KERNELS) for change in plant.changes):
+        return built(folder)
     return None
+
+
+def built(folder: Path) -> str | None:
+    """Compile the kernels of a copy; returns why that did not work."""
+    cc = compiler()
+    if cc is None:
+        return "there is no C compiler"
+    place = folder / PACKAGE / "_native.abi3.so"
+    place.unlink(missing_ok=True)
+    flags = ("-std=c11", "-O1", "-fPIC", "-shared", "-DPy_LIMITED_API=0x030B0000")
+    sources = sorted(str(path) for path in (folder / KERNELS).glob("*.c"))
+    include = f"-I{sysconfig.get_path('include')}"
+    command = [cc, *flags, include, *sources, "-o", str(place)]
+    said = subprocess.run(command, capture_output=True, text=True, check=False)
+    return said.stderr if said.returncode else None
 
 
 def verdict(plant: Plant, *, timeout_s: float = TIMEOUT_S) -> tuple[bool, str]:

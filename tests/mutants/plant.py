@@ -1,15 +1,24 @@
 """What a planted bug is: some text of the source replaced, and who must notice."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
+
+PACKAGE = "src/lakelog"
+KERNELS = "native/"
+"""What a changed file of the kernels begins with."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """In this file of the package, `before` (there exactly once) becomes `after`."""
+    """In this file of the package or of the kernels, `before` (there exactly once) becomes `after`."""
 
     file: str
     before: str
     after: str
+
+    def path(self, root: Path) -> Path:
+        """The file in a copy of the repository."""
+        return root / self.file if self.file.startswith(KERNELS) else root / PACKAGE / self.file
 
 
 @dataclass(frozen=True, slots=True)
