@@ -10,7 +10,7 @@ KERNELS = "native/"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """In this file of the package or of the kernels, `before` (there exactly once) becomes `after`."""
+    """In a file of the package or of the kernels, `before` (there exactly once) becomes `after`."""
 
     file: str
     before: str
