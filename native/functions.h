@@ -19,6 +19,9 @@ NATIVE_FUNCTION(native_fill_columns);
 NATIVE_FUNCTION(native_fill_headers);
 NATIVE_FUNCTION(native_fill_views);
 
+/* cut.c */
+NATIVE_FUNCTION(native_cut_batches);
+
 /* fetched.c */
 NATIVE_FUNCTION(native_fill_rows);
 NATIVE_FUNCTION(native_walk_batches);

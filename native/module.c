@@ -5,6 +5,7 @@
    build.c      records written from columns, and the hash of their keys
    columns.c    where the fields of records lie, and views of them
    crc32c.c     checksums
+   cut.c        batches cut from a run for a Fetch answer
    fetched.c    the batches of a Fetch answer as columns
    frames.c     frames of a connection
    gather.c     batches laid out as a WAL object
@@ -45,6 +46,7 @@ static PyMethodDef functions[] = {
     FUNCTION(fill_columns),
     FUNCTION(fill_headers),
     FUNCTION(fill_views),
+    FUNCTION(cut_batches),
     FUNCTION(fill_rows),
     FUNCTION(walk_batches),
     FUNCTION(find_run),

@@ -49,6 +49,18 @@ class Native(Protocol):
         self, data: Buffer, starts: Ints, ends: Ints, views: Ints, buffer: int, /
     ) -> None: ...
 
+    # cut.c
+    def cut_batches(
+        self,
+        data: Buffer,
+        starts: Longs,
+        ends: Longs,
+        counts: Longs,
+        rules: tuple[int, int, int, int, int, int],
+        /,
+    ) -> tuple[int, int, int, int, bool, bytes | None]:
+        """Take batches from an offset on, up to a number of bytes (`plan.CutOutcome`)."""
+
     # fetched.c
     def fill_rows(
         self, data: Buffer, table: Longs, from_offset: int, columns: Columns, /

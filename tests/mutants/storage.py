@@ -79,9 +79,9 @@ COMMITS: tuple[Plant, ...] = (
 READS: tuple[Plant, ...] = (
     plant(
         "mid-batch fetch dropped",
-        "log/plan.py",
-        "if end > self._offset:",
-        "if base >= self._offset:",
+        "native/cut.c",
+        "        if (next > cut->offset) {",
+        "        if (cut->base >= cut->offset) {",
         tests=OF_LOG,
     ),
     plant(

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
+import numpy as np
 from msgspec import Struct
 
 from lakelog.model.ids import WalId
@@ -16,53 +17,72 @@ from lakelog.streams.objects import ObjectName
 from lakelog.wal.layout import PREFIX
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
-    Ints = NDArray[np.int64] | NDArray[np.uint32]
+    Longs = NDArray[np.int64]
 
 HEADER_BYTES: Final = 61
 _LAST_DELTA: Final = slice(23, 27)
 
 
 class Run(Struct, frozen=True, gc=False):
-    """Neighbouring batches of a stream, and how many offsets each takes."""
+    """Neighbouring batches of a stream in one buffer, and how many offsets each takes."""
 
-    batches: Sequence[memoryview]
-    offset_counts: Sequence[int]
+    data: memoryview
+    starts: "Longs"
+    ends: "Longs"
+    offset_counts: "Longs"
     size_bytes: int
+
+    @property
+    def batches(self) -> list[memoryview]:
+        """The batches as they are stored, one by one."""
+        places = zip(self.starts.tolist(), self.ends.tolist(), strict=True)
+        return [self.data[start:end] for start, end in places]
 
 
 def run_of(batches: Sequence[memoryview]) -> Run:
-    """A run of batches whose headers were verified."""
+    """A run of batches whose headers were verified, copied into one buffer."""
+    ends = np.cumsum([len(batch) for batch in batches], dtype=np.int64)
+    starts = np.concatenate(([0], ends[:-1])) if len(ends) else ends
     counts = [int.from_bytes(batch[_LAST_DELTA], "big") + 1 for batch in batches]
-    return Run(batches, counts, sum(len(batch) for batch in batches))
+    size_bytes = int(ends[-1]) if len(ends) else 0
+    data = memoryview(b"".join(batches))
+    return Run(data, starts, ends, np.array(counts, dtype=np.int64), size_bytes)
+
+
+def run_behind_lengths(data: memoryview, batches: Sequence[memoryview]) -> Run:
+    """The same for batches that lie in `data` one after another, each behind its length."""
+    lengths = np.array([len(batch) for batch in batches], dtype=np.int64)
+    ends = np.cumsum(lengths + PREFIX.size)
+    counts = [int.from_bytes(batch[_LAST_DELTA], "big") + 1 for batch in batches]
+    counted = np.array(counts, dtype=np.int64)
+    return Run(data, ends - lengths, ends, counted, int(lengths.sum()))
 
 
 class CachedObject:
-    """One WAL object as it is stored, and where its batches lie: views are made by readers."""
+    """One WAL object as it is stored, and where its batches lie."""
 
-    __slots__ = ("_counts", "_data", "_lengths", "_starts", "size_bytes")
+    __slots__ = ("_counts", "_data", "_ends", "_starts", "size_bytes")
 
-    def __init__(self, data: memoryview, starts: "Ints", lengths: "Ints", counts: "Ints") -> None:
+    def __init__(self, data: memoryview, starts: "Longs", ends: "Longs", counts: "Longs") -> None:
         self._data = data
-        self._starts = starts  # with the length that stands before each batch
-        self._lengths = lengths
+        self._starts = starts  # of the batches, behind the length that stands before each
+        self._ends = ends
         self._counts = counts
         self.size_bytes = len(data)
 
     def run(self, byte_start: int, byte_length: int) -> Run:
         """The batches of the entry that lies at these bytes."""
-        first, end = self._starts.searchsorted((byte_start, byte_start + byte_length)).tolist()
-        data, prefix = self._data, PREFIX.size
-        starts, lengths = self._starts[first:end].tolist(), self._lengths[first:end].tolist()
+        first, end = self._ends.searchsorted(
+            (byte_start, byte_start + byte_length), side="right"
+        ).tolist()
         return Run(
-            [
-                data[start + prefix : start + length]
-                for start, length in zip(starts, lengths, strict=True)
-            ],
-            self._counts[first:end].tolist(),
-            byte_length - prefix * (end - first),
+            self._data,
+            self._starts[first:end],
+            self._ends[first:end],
+            self._counts[first:end],
+            byte_length - PREFIX.size * (end - first),
         )
 
 

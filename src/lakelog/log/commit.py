@@ -30,7 +30,7 @@ from lakelog.model.ids import DomainId
 from lakelog.objects.port import ObjectStore
 from lakelog.records.batch_rows import BatchRows
 from lakelog.telemetry import MetricsRegistry, event
-from lakelog.wal.layout import TOKEN_BYTES, make_wal_id, object_key, wal_id_time_ms
+from lakelog.wal.layout import PREFIX, TOKEN_BYTES, make_wal_id, object_key, wal_id_time_ms
 
 _log = logging.getLogger("lakelog.log")
 _SWEEP_S = 0.1
@@ -235,8 +235,12 @@ class Committer:
     def _remember(self, sealed: Sealed) -> None:
         """Before the commit, so that whoever hears of it finds the bytes in memory."""
         commit = sealed.commit
+        starts = commit.byte_start.astype(np.int64)
         cached = CachedObject(
-            sealed.data, commit.byte_start, commit.byte_length, commit.offset_count
+            sealed.data,
+            starts + PREFIX.size,
+            starts + commit.byte_length,
+            commit.offset_count.astype(np.int64),
         )
         self._tail.put(commit.wal_id, cached)
 

@@ -7,16 +7,19 @@ batch is returned even when it is larger than every limit (row 3), so that no re
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
+import numpy as np
 from msgspec import Struct
 
 from lakelog.domain.state import DomainState
 from lakelog.log.cache import Run
 from lakelog.log.values import Buffer, ReadStatus, StreamRead
 from lakelog.model.ids import LEADER_EPOCH, ByteRange
+from lakelog.records import kernels
+from lakelog.records.header import patch
 from lakelog.streams.objects import ObjectName
-from lakelog.streams.table import NONE
+from lakelog.streams.table import NONE, Int64s
 
 PIECES_MAX: Final = 256
 """Pieces of one stream that one read looks at; more come with the next read."""
@@ -162,7 +165,7 @@ def cut_out(
 class BatchCut:
     """Whole batches cut from runs, from an offset on, up to a number of bytes."""
 
-    __slots__ = ("_limit", "_must", "_offset", "_small", "full", "parts", "size_bytes")
+    __slots__ = ("_limit", "_must", "_offset", "full", "parts", "size_bytes")
 
     def __init__(self, offset: int, *, bytes_max: int, at_least_one: bool) -> None:
         self.parts: list[Buffer] = []
@@ -171,37 +174,69 @@ class BatchCut:
         self._offset = offset
         self._limit = bytes_max
         self._must = at_least_one
-        self._small: bytearray | None = None
 
     def take(self, run: Run, start: int) -> None:
         """Take batches of the run that begins at offset `start`; sets `full` at the limit."""
-        base = start
-        for batch, count in zip(run.batches, run.offset_counts, strict=True):
-            end = base + count
-            if end > self._offset:
-                if self.size_bytes + len(batch) > self._limit and not self._must:
-                    self.full = True
-                    return
-                self._must = False
-                self._add(batch, base)
-            base = end
-
-    def _add(self, batch: memoryview, base: int) -> None:
-        """The base offset and the leader epoch lie outside the CRC: they are put in place here."""
-        size = len(batch)
-        self.size_bytes += size
-        if size > COPIED_BYTES_MAX:
-            self._small = None
-            self.parts += (base.to_bytes(8, "big") + batch[8:12] + _EPOCH, batch[16:])
+        cut = cut_in_python if kernels.native is None else kernels.native.cut_batches
+        left_bytes = self._limit - self.size_bytes
+        first, end, base, size_bytes, self.full, joined = cut(
+            run.data,
+            run.starts,
+            run.ends,
+            run.offset_counts,
+            (start, self._offset, left_bytes, self._must, LEADER_EPOCH, COPIED_BYTES_MAX),
+        )
+        if first == end:
             return
-        if self._small is None:
-            self._small = bytearray()
-            self.parts.append(self._small)
-        small = self._small
-        small += base.to_bytes(8, "big")
-        small += batch[8:12]
-        small += _EPOCH
-        small += batch[16:]
+        self._must = False
+        self.size_bytes += size_bytes
+        if joined is not None:
+            self.parts.append(joined)
+        else:
+            self._add_views(run, first, end, base)
+
+    def _add_views(self, run: Run, first: int, end: int, base: int) -> None:
+        """Large batches go out as they lie in memory, each behind its own 16 bytes."""
+        counts = run.offset_counts[first:end].tolist()
+        starts, ends = run.starts[first:end].tolist(), run.ends[first:end].tolist()
+        for start, stop, count in zip(starts, ends, counts, strict=True):
+            self.parts += patch(run.data[start:stop], base_offset=base)
+            base += count
 
 
-_EPOCH: Final = LEADER_EPOCH.to_bytes(4, "big")
+CutRules: TypeAlias = tuple[int, int, int, int, int, int]
+"""The offset of the first batch, the reader's, the bytes that are left, whether the first batch is
+taken however large it is, the leader epoch, and up to which size a batch is copied."""
+
+CutOutcome: TypeAlias = tuple[int, int, int, int, bool, bytes | None]
+"""The batches [first, end) that are taken, the offset of the first, their bytes, whether there was
+no room for the next, and they themselves as they are served: None if one is too large to copy."""
+
+
+def cut_in_python(
+    data: memoryview, starts: Int64s, ends: Int64s, counts: Int64s, rules: CutRules, /
+) -> CutOutcome:
+    """The kernel's twin."""
+    base, offset, bytes_max, must, epoch, copied_bytes_max = rules
+    after = base + np.cumsum(counts)
+    first = int(np.searchsorted(after, offset, side="right"))
+    base = int(after[first - 1]) if first else base
+    size_bytes, largest, end = 0, 0, first
+    sizes = (ends - starts).tolist()
+    for size in sizes[first:]:
+        if size > bytes_max - size_bytes and not must:
+            break
+        must = 0
+        size_bytes += size
+        largest = max(largest, size)
+        end += 1
+    joined = None
+    if largest <= copied_bytes_max:
+        served: list[Buffer] = []
+        for number in range(first, end):
+            batch = data[int(starts[number]) : int(ends[number])]
+            served += patch(batch, base_offset=base, leader_epoch=epoch)
+            base += int(counts[number])
+        joined = b"".join(served)
+        base = int(after[first - 1]) if first else rules[0]
+    return first, end, base, size_bytes, end < len(sizes), joined

@@ -8,10 +8,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
-import numpy as np
-
 from lakelog.clock import Clock
-from lakelog.log.cache import CachedObject, Run, RunCache, TailCache, run_of
+from lakelog.log.cache import CachedObject, Run, RunCache, TailCache, run_behind_lengths
 from lakelog.log.options import LogOptions
 from lakelog.log.plan import Piece, PieceSource, StreamPlan, coalesce, cut_out
 from lakelog.model.failures import Corrupt, Unavailable
@@ -19,7 +17,7 @@ from lakelog.model.ids import ByteRange, DomainId
 from lakelog.objects.port import ObjectStore
 from lakelog.streams.objects import ObjectName, WalName
 from lakelog.telemetry import MetricsRegistry
-from lakelog.wal.layout import PREFIX, decode, object_key, verify_run, wal_id_time_ms
+from lakelog.wal.layout import decode, object_key, verify_run, wal_id_time_ms
 
 WHOLE_OBJECT_AGE_MS: Final = 60_000
 """A fresh object is read whole: other streams' consumers will want their part of it soon."""
@@ -150,23 +148,17 @@ class WalSource:
         if len(data) != object_bytes:
             raise Corrupt(f"{key} has {len(data)} bytes, not {object_bytes}")
         stored = decode(data, wal_id=name.wal_id)
-        starts: list[int] = []
-        batches: list[memoryview] = []
-        for chunk, some in zip(stored.chunks, stored.batches, strict=True):
-            place = chunk.start
-            for batch in some:
-                starts.append(place)
-                batches.append(batch)
-                place += PREFIX.size + len(batch)
-        lengths = np.array([PREFIX.size + len(batch) for batch in batches], dtype=np.int64)
-        counts = np.array(run_of(batches).offset_counts, dtype=np.int64)
-        cached = CachedObject(data, np.array(starts, dtype=np.int64), lengths, counts)
-        self._tail.put(name.wal_id, cached)
+        # Chunks follow each other without a gap, so all batches are one run of the object.
+        body_start = stored.chunks[0].start
+        batches = [batch for chunk in stored.batches for batch in chunk]
+        whole = run_behind_lengths(data[body_start:], batches)
+        starts, ends = whole.starts + body_start, whole.ends + body_start
+        self._tail.put(name.wal_id, CachedObject(data, starts, ends, whole.offset_counts))
 
     async def _load_runs(self, name: WalName, pieces: Sequence[Piece]) -> None:
         contents = await self._reads.ranges(self._key(name), pieces)
         for piece, data in zip(pieces, contents, strict=True):
-            self._runs.put((name, piece.byte_start), run_of(verify_run(data)))
+            self._runs.put((name, piece.byte_start), run_behind_lengths(data, verify_run(data)))
 
     def _key(self, name: WalName) -> str:
         return object_key(name.zone, self._domain, name.wal_id)
