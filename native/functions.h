@@ -43,6 +43,9 @@ NATIVE_FUNCTION(native_merge_rows);
 /* produce.c */
 NATIVE_FUNCTION(native_parse_produce);
 
+/* runs.c */
+NATIVE_FUNCTION(native_find_batches);
+
 /* scan.c */
 NATIVE_FUNCTION(native_scan);
 

@@ -11,6 +11,7 @@
    gather.c     batches laid out as a WAL object
    ordering.c   rows of several sources merged by their time (sources.c, sorting.c)
    produce.c    Produce requests as rows (cursor.h reads one, topics.c finds its topics)
+   runs.c       batches of a WAL object, each behind its length
    scan.c       the records of a batch, checked (records.h reads one) */
 
 #include "functions.h"
@@ -56,6 +57,7 @@ static PyMethodDef functions[] = {
     FUNCTION(gather_rows),
     FUNCTION(merge_rows),
     FUNCTION(parse_produce),
+    FUNCTION(find_batches),
     FUNCTION(scan),
     FUNCTION(stable_order),
     FUNCTION(row_source),

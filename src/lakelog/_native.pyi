@@ -136,6 +136,13 @@ class Native(Protocol):
         """Make rows of plain Produce requests: requests, rows, position, why no more, the topic
         that is not known, and the table's serial."""
 
+    # runs.c
+    def find_batches(
+        self, data: Buffer, start: int, end: int, verify: bool, table: Longs, /
+    ) -> tuple[int, int]:
+        """Fill in starts, ends and offset counts of batches that stand behind their lengths: how
+        many, and the end or where the first begins that is wrong."""
+
     # scan.c
     def scan(
         self, data: Buffer, position: int, index: int, count: int, limits: Limits, /

@@ -23,6 +23,7 @@ from lakelog.model.failures import OutcomeUnknown
 from lakelog.records.batch_rows import COLUMNS, BatchColumn, BatchRows
 from lakelog.records.build import BatchOptions
 from lakelog.records.codecs import Codec
+from lakelog.records.header import ATTRIBUTES_OFFSET, CRC_OFFSET, batch_crc
 from lakelog.wire.apis import APIS, ApiKey
 from lakelog.wire.frame_runs import FrameRun
 from lakelog.wire.framing import encode_request
@@ -93,12 +94,57 @@ def test_anything_else_takes_the_ordinary_way() -> None:
         produce(("t", [])),
         produce(),
         produce(("t", [(0, large)])),
+        ProduceRequest("tx", -1, 1_000, produce(("t", [(0, batch())])).topic_data),
+        ProduceRequest("", -1, 1_000, produce(("t", [(0, batch())])).topic_data),
     ):
         assert not taken(stage, request)
     frame = bytearray(run_of([produce(("t", [(0, batch())]))]).data)
     for version in (-1, 0, 2, 14):
         frame[6:8] = version.to_bytes(2, "big", signed=True)
         assert ProduceRows(stage.broker).take(FrameRun(memoryview(frame), 1)) is None
+
+
+def falsified(start: int, size: int, value: int) -> memoryview:
+    """A batch of an idempotent producer with another number in its header, and the CRC to it."""
+    made = bytearray(idempotent(7, 0, 0, b"a", b"b"))
+    made[start : start + size] = value.to_bytes(size, "big", signed=True)
+    made[CRC_OFFSET:ATTRIBUTES_OFFSET] = batch_crc(memoryview(made)).to_bytes(4, "big")
+    return memoryview(made)
+
+
+@pytest.mark.parametrize(
+    ("start", "size", "value"),
+    [
+        (0, 8, 1),  # the base offset
+        (16, 1, 1),  # magic
+        (21, 2, 5),  # a codec that nobody knows
+        (21, 2, 8),  # LogAppendTime
+        (21, 2, 16),  # of a transaction
+        (21, 2, 32),  # a marker
+        (21, 2, 64),
+        (21, 2, -32_768),
+        (23, 4, 0),  # the last offset delta
+        (23, 4, 2),
+        (23, 4, 2**31 - 1),
+        (27, 8, 0),  # the base timestamp, which the greatest contradicts then
+        (35, 8, 0),  # the greatest timestamp
+        (43, 8, 10**9),  # a producer id that was never given out
+        (43, 8, -2),
+        (51, 2, -1),  # the producer's epoch
+        (53, 4, -1),  # its sequence
+        (57, 4, 0),  # the count of records
+        (57, 4, 1),
+        (57, 4, 3),
+        (57, 4, -1),
+    ],
+)
+def test_a_header_that_is_not_plain_takes_the_ordinary_way(
+    start: int, size: int, value: int
+) -> None:
+    stage = Stage()
+    stage.topic("t")
+    assert taken(stage, produce(("t", [(0, falsified(43, 8, 7))])))
+    assert not taken(stage, produce(("t", [(0, falsified(start, size, value))])))
 
 
 def test_what_is_plain_is_taken_up_to_the_first_that_is_not() -> None:

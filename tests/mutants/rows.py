@@ -106,13 +106,6 @@ PLANTS: tuple[Plant, ...] = (
         tests=OF_ROWS,
     ),
     plant(
-        "a request may end before its frame",
-        "native/produce.c",
-        "cursor->short_of || cursor->at != cursor->end",
-        "cursor->short_of",
-        tests=OF_ROWS,
-    ),
-    plant(
         "a partition that does not exist is taken",
         "native/produce.c",
         "index >= topic[TOPIC_PARTITIONS]",

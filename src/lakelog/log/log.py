@@ -1,7 +1,7 @@
 """All domains of a cluster as one log: everything the broker knows of storage."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -103,11 +103,6 @@ class Log:
         for replica in self.replicas:
             retention = Retention(replica, self._objects, self._clock, policies, self._options)
             self._tasks.spawn(retention.run(), name="apply retention")
-
-    def on_rebuild(self, listener: Callable[[], None]) -> None:
-        """Call it whenever rows of a data file become batches."""
-        for reader in self._readers:
-            reader.on_rebuild(listener)
 
     async def failed(self) -> None:
         """Wait for a failure that the process must not survive, and raise it."""

@@ -67,7 +67,6 @@ class ParquetSource:
         self._loading: dict[tuple[ObjectName, int], asyncio.Future[None]] = {}
         self._reads = asyncio.Semaphore(options.table_reads_max)
         self._group_bytes = options.table_group_bytes
-        self.on_rebuild: list[Callable[[], None]] = []
         """Called whenever rows become batches."""
 
     def cached(self, piece: Piece) -> Run | None:
@@ -170,8 +169,6 @@ class ParquetSource:
             return run_of([memoryview(batch) for batch in empty_batches(piece.start, piece.end)])
         file = await self._file(piece)
         self._metrics.objects_got.inc()
-        for listener in self.on_rebuild:
-            listener()
         span = ByteRange(piece.byte_start, piece.byte_start + piece.byte_length)
         (data,) = await self._objects.get_ranges(_key(piece.name), [span])
         return await self._work(

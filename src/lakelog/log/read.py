@@ -15,7 +15,7 @@ its records begins to read behind them.
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from heapq import heapify, heappop, heappush, nsmallest
 from typing import Any, Final
 
@@ -62,16 +62,11 @@ class Reader:
         self._options = options
         reads = ObjectReads(objects, options, metrics)
         domain = replica.identity.domain
-        self._tables = ParquetSource(objects, options, metrics)
         self._sources: dict[FileKind, PieceSource] = {
             FileKind.WAL: WalSource(reads, clock, domain=domain, options=options, tail=tail),
             FileKind.SEGMENT: SegmentSource(reads, options, metrics),
-            FileKind.PARQUET: self._tables,
+            FileKind.PARQUET: ParquetSource(objects, options, metrics),
         }
-
-    def on_rebuild(self, listener: Callable[[], None]) -> None:
-        """Call it whenever rows of a data file become batches."""
-        self._tables.on_rebuild.append(listener)
 
     async def read(
         self, wanted: Sequence[StreamRead], *, bytes_max: int, at_least_one: bool = True

@@ -1,23 +1,40 @@
 """Reading WAL objects: runs of batches from memory, or from the store in few, merged reads.
 
-`ObjectReads` is shared with segments: each object is read once, whoever asks meanwhile, and ranges
-of an object that lie close together are one.
+What was read is checked once, on a thread: a whole object by its own checksum, part of one by those
+of its batches. `ObjectReads` is shared with segments: each object is read once, whoever asks
+meanwhile, and ranges of an object that lie close together are one.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Final
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any, Final, TypeVar
 
-from lakelog.clock import Clock
+import numpy as np
+from crc32c import crc32c
+
+from lakelog.clock import Clock, lower_priority
 from lakelog.log.cache import CachedObject, Run, RunCache, TailCache, run_behind_lengths
 from lakelog.log.options import LogOptions
 from lakelog.log.plan import Piece, PieceSource, StreamPlan, coalesce, cut_out
 from lakelog.model.failures import Corrupt, Unavailable
-from lakelog.model.ids import ByteRange, DomainId
+from lakelog.model.ids import ByteRange, DomainId, WalId
 from lakelog.objects.port import ObjectStore
+from lakelog.records import kernels
 from lakelog.streams.objects import ObjectName, WalName
 from lakelog.telemetry import MetricsRegistry
-from lakelog.wal.layout import decode, object_key, verify_run, wal_id_time_ms
+from lakelog.wal.layout import (
+    BATCH_HEADER_BYTES,
+    FOOTER,
+    HEADER,
+    PREFIX,
+    decode_head,
+    object_key,
+    split_run,
+    verify_run,
+    wal_id_time_ms,
+)
 
 WHOLE_OBJECT_AGE_MS: Final = 60_000
 """A fresh object is read whole: other streams' consumers will want their part of it soon."""
@@ -26,6 +43,9 @@ WHOLE: Final = -1
 """Stands for the whole object where the first byte of a read is asked for."""
 
 UNLIMITED: Final = 1 << 62
+VERIFY_THREADS: Final = 2
+BATCH_BYTES_MIN: Final = PREFIX.size + BATCH_HEADER_BYTES
+ResultT = TypeVar("ResultT")
 
 
 class ObjectReads:
@@ -147,18 +167,59 @@ class WalSource:
         data = await self._reads.objects.get(key)
         if len(data) != object_bytes:
             raise Corrupt(f"{key} has {len(data)} bytes, not {object_bytes}")
-        stored = decode(data, wal_id=name.wal_id)
-        # Chunks follow each other without a gap, so all batches are one run of the object.
-        body_start = stored.chunks[0].start
-        batches = [batch for chunk in stored.batches for batch in chunk]
-        whole = run_behind_lengths(data[body_start:], batches)
-        starts, ends = whole.starts + body_start, whole.ends + body_start
-        self._tail.put(name.wal_id, CachedObject(data, starts, ends, whole.offset_counts))
+        self._tail.put(name.wal_id, await _on_thread(verified_object, data, name.wal_id))
 
     async def _load_runs(self, name: WalName, pieces: Sequence[Piece]) -> None:
         contents = await self._reads.ranges(self._key(name), pieces)
-        for piece, data in zip(pieces, contents, strict=True):
-            self._runs.put((name, piece.byte_start), run_behind_lengths(data, verify_run(data)))
+        runs = await _on_thread(lambda: [verified_run(data) for data in contents])
+        for piece, run in zip(pieces, runs, strict=True):
+            self._runs.put((name, piece.byte_start), run)
 
     def _key(self, name: WalName) -> str:
         return object_key(name.zone, self._domain, name.wal_id)
+
+
+def verified_object(data: memoryview, wal_id: WalId) -> CachedObject:
+    """A whole object, proved by its own checksum; its batches' are covered by that."""
+    end = len(data) - FOOTER.size
+    if end < HEADER.size or FOOTER.unpack_from(data, end)[0] != crc32c(data[:end]):
+        raise Corrupt("the WAL object's CRC-32C does not match")
+    chunks = decode_head(data, size_bytes=len(data), wal_id=wal_id).chunks
+    # Chunks follow each other without a gap, so all batches are one run.
+    start, count = chunks[0].start, sum(chunk.batch_count for chunk in chunks)
+    run = _run(data, start, end, count_max=count, verify=False)
+    if len(run.starts) != count:
+        raise Corrupt(f"{len(run.starts)} batches, not {count}")
+    return CachedObject(data, run.starts, run.ends, run.offset_counts)
+
+
+def verified_run(data: memoryview) -> Run:
+    """Part of an object, proved batch by batch."""
+    return _run(data, 0, len(data), count_max=len(data) // BATCH_BYTES_MIN, verify=True)
+
+
+def _run(data: memoryview, start: int, end: int, *, count_max: int, verify: bool) -> Run:
+    native = kernels.native
+    if native is not None:
+        table = np.empty((3, count_max), dtype=np.int64)
+        count, position = native.find_batches(data, start, end, verify, table)
+        if position == end:
+            starts, ends, counts = table[:, :count].copy()
+            return Run(data, starts, ends, counts, int((ends - starts).sum()))
+    # The twin, which also says what is wrong.
+    batches = (verify_run if verify else split_run)(data[start:end])
+    run = run_behind_lengths(data[start:end], batches)
+    return Run(data, run.starts + start, run.ends + start, run.offset_counts, run.size_bytes)
+
+
+async def _on_thread(work: Callable[..., ResultT], *arguments: Any) -> ResultT:
+    """Check what was read on a thread of its own: megabytes would hold up the loop (R2)."""
+    return await asyncio.get_running_loop().run_in_executor(_threads(), work, *arguments)
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    """Made when the first object is read; they end with the process."""
+    return ThreadPoolExecutor(
+        VERIFY_THREADS, thread_name_prefix="verify", initializer=lower_priority
+    )

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-from lakelog.clock import Clock, Entropy, SystemUptime, Uptime
+from lakelog.clock import Clock, Entropy, SystemUptime, Uptime, lower_priority
 from lakelog.model.failures import Failure, NotFound, Refused, Unavailable
 from lakelog.model.ids import ByteRange
 from lakelog.objects.local_clock import JUMP_MAX_MS, LocalClock
@@ -104,7 +104,9 @@ class LocalObjectStore:
         self._writer = entropy.token(8).hex()
         self._numbers = itertools.count()
         self._puts = ThreadPoolExecutor(PUT_THREADS, thread_name_prefix="lakelog-objects-put")
-        self._gets = ThreadPoolExecutor(GET_THREADS, thread_name_prefix="lakelog-objects-get")
+        self._gets = ThreadPoolExecutor(
+            GET_THREADS, thread_name_prefix="lakelog-objects-get", initializer=lower_priority
+        )
         self._reads = BatchedReads(self._gets, self._files.read)
         self._closed = False
         self._lost = asyncio.Event()
