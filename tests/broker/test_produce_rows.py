@@ -13,6 +13,7 @@ from tests.sides import native
 
 from lakelog.broker.produce_rows import (
     FRAME_BYTES_MAX,
+    LOOP_HELD_S_MAX,
     PlainRequests,
     ProduceRows,
     RequestColumn,
@@ -310,7 +311,7 @@ def test_unpacking_pauses_for_the_loop() -> None:
     ticking = stage.clock.monotonic_s
 
     def later() -> float:
-        stage.clock.monotonic += 0.02
+        stage.clock.monotonic += 0.6 * LOOP_HELD_S_MAX
         return ticking()
 
     stage.clock.monotonic_s = later  # type: ignore[method-assign]  # time that flies

@@ -35,7 +35,7 @@ from lakelog.model.ids import TopicId
 from lakelog.objects.port import ObjectStore
 from lakelog.records.acceptance import AcceptedBatch
 from lakelog.records.batch_rows import BatchColumn, BatchRows, rows_of
-from lakelog.streams.table import NONE, Int64s, StreamFacts
+from lakelog.streams.table import Int64s, StreamFacts
 from lakelog.telemetry import MetricsRegistry
 
 ResultT = TypeVar("ResultT")
@@ -132,13 +132,12 @@ class Log:
 
     def log_starts(self, streams: Int64s) -> Int64s:
         """Where the streams start by the applied state, -1 for those unknown."""
+        if len(self.replicas) == 1:
+            return self.replicas[0].state.streams.log_starts(streams)
         starts = np.empty(len(streams), dtype=np.int64)
-        domains = [self.domain_of(stream) for stream in streams.tolist()]
-        for domain in set(domains):
+        for domain, places in self._by_domain(streams.tolist()).items():
             table = self.replicas[domain].state.streams
-            places = np.flatnonzero(np.array(domains) == domain)
-            rows = table.rows(streams[places])
-            starts[places] = np.where(rows == NONE, -1, table.columns.arrays["log_start"][rows])
+            starts[places] = table.log_starts(streams[places])
         return starts
 
     def check_fresh(self, stream: int) -> None:

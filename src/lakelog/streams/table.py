@@ -161,6 +161,11 @@ class StreamTable:
         places = np.minimum(np.searchsorted(known, streams), len(known) - 1)
         return np.where(known[places] == streams, self._sorted_rows[places], NONE)
 
+    def log_starts(self, streams: Int64s) -> Int64s:
+        """Where each stream starts, -1 for those unknown."""
+        rows = self.rows(streams)
+        return np.where(rows == NONE, -1, self.columns.arrays["log_start"][rows])
+
     def buckets(self) -> list[int]:
         """The buckets that have streams, rising."""
         ids = self.columns["id"][self.live_rows()]
