@@ -113,13 +113,6 @@ PLANTS: tuple[Plant, ...] = (
         tests=OF_ROWS,
     ),
     plant(
-        "a request that was turned away leaves its rows",
-        "native/produce.c",
-        "            parse->row_count = rows_before;\n",
-        "",
-        tests=OF_ROWS,
-    ),
-    plant(
         "the broker's time is not stamped",
         "native/gather.c",
         "        if (row[ROW_APPEND_MS] >= 0) {",
@@ -155,10 +148,10 @@ PLANTS: tuple[Plant, ...] = (
         tests=OF_ROWS,
     ),
     plant(
-        "a refused batch keeps an offset",
+        "a refused batch is told where the log starts",
         "broker/produce_rows.py",
-        "            offsets[refused] = times[refused]",
-        "            times[refused]",
+        "times[refused] = starts[refused] = -1",
+        "times[refused] = -1",
         tests=OF_ROWS,
     ),
     plant(

@@ -152,8 +152,8 @@ class ProduceRows:
             # Row 20: a duplicate carries the original's timestamp, also with CreateTime.
             duplicates = np.flatnonzero(verdicts == _DUPLICATE)
             times[duplicates] = np.array(settled.timestamps, dtype=np.int64)[duplicates]
-            refused = verdicts > _DUPLICATE
-            offsets[refused] = times[refused] = starts[refused] = -1
+            refused = verdicts > _DUPLICATE  # their offsets are -1 already
+            times[refused] = starts[refused] = -1
         encoded = kernels.native.answer_produce(
             plain.version,
             plain.data,
