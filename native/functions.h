@@ -32,6 +32,9 @@ NATIVE_FUNCTION(native_find_run);
 /* gather.c */
 NATIVE_FUNCTION(native_lay_out);
 
+/* memory.c */
+NATIVE_FUNCTION(native_keep_freed_memory);
+
 /* module.c */
 NATIVE_FUNCTION(native_crc32c);
 

@@ -89,6 +89,10 @@ class Native(Protocol):
     ) -> int:
         """Fill in the chunk index and the batches of a WAL object: where the last one ends."""
 
+    # memory.c
+    def keep_freed_memory(self, size_bytes: int, /) -> bool:
+        """Keep so much memory that was freed; whether the allocator can be told so."""
+
     # module.c
     def crc32c(self, data: Buffer, crc: int, /) -> int: ...
 
