@@ -1,5 +1,5 @@
 /* Where the fields of a batch's records lie (`records/columns.py`), and views of such places
-   (`records/table_rows.py`). */
+   (`records/views.py`). */
 
 #include "functions.h"
 #include "records.h"
@@ -137,23 +137,22 @@ KERNEL(fill_headers, 3)
 
 FOR_THIS_PROCESSOR
 static bool fill_views(const uint8_t *data, int64_t size, const int32_t *starts,
-                       const int32_t *ends, int64_t count, uint8_t *views, uint32_t buffer) {
+                       const int32_t *ends, int64_t count, uint8_t *views) {
     for (int64_t row = 0; row < count; row++) {
         int64_t start = starts[row], end = ends[row];
         if (start >= 0 && (end < start || end > size)) {
             return false;
         }
-        write_view(views + VIEW_BYTES * row, data, size, start, start < 0 ? 0 : end - start,
-                   buffer);
+        write_view(views + VIEW_BYTES * row, data, size, start, start < 0 ? 0 : end - start);
     }
     return true;
 }
 
-/* fill_views(data, starts, ends, views, buffer) */
+/* fill_views(data, starts, ends, views) */
 static PyObject *call_fill_views(PyObject *const *args, Buffers *buffers) {
-    int64_t size, count, end_count, view_words, buffer;
+    int64_t size, count, end_count, view_words;
     const uint8_t *data = buffers_bytes(buffers, args[0], &size);
-    if (data == NULL || !read_int64s(args + 4, 1, &buffer)) {
+    if (data == NULL) {
         return NULL;
     }
     const int32_t *starts = buffers_items(buffers, args[1], sizeof *starts, false, &count);
@@ -168,11 +167,11 @@ static PyObject *call_fill_views(PyObject *const *args, Buffers *buffers) {
     if (views == NULL) {
         return NULL;
     }
-    if (end_count != count || view_words != 4 * count || buffer < 0 || buffer > INT32_MAX) {
+    if (end_count != count || view_words != 4 * count) {
         return refuse("for each start one end and one view of four words are wanted");
     }
     PyThreadState *state = allow_threads(VIEW_BYTES * count);
-    bool is_done = fill_views(data, size, starts, ends, count, views, (uint32_t)buffer);
+    bool is_done = fill_views(data, size, starts, ends, count, views);
     end_allow_threads(state);
     if (!is_done) {
         return refuse("a place is not in the data");
@@ -180,4 +179,4 @@ static PyObject *call_fill_views(PyObject *const *args, Buffers *buffers) {
     Py_RETURN_NONE;
 }
 
-KERNEL(fill_views, 5)
+KERNEL(fill_views, 4)

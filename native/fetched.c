@@ -234,9 +234,9 @@ static int64_t fill_batch(const uint8_t *data, int64_t size, const Batch batch,
         columns.timestamps[row] =
             batch.is_appended ? batch.append_ms : wrapping_add(batch.base_ms, fields.delta_ms);
         write_view(columns.key_views + VIEW_BYTES * row, data, size, fields.key_start,
-                   fields.key_length, 0);
+                   fields.key_length);
         write_view(columns.value_views + VIEW_BYTES * row, data, size, fields.value_start,
-                   fields.value_length, 0);
+                   fields.value_length);
         columns.key_nulls[row] = fields.key_length < 0;
         columns.value_nulls[row] = fields.value_length < 0;
         if (header_count) {

@@ -1,7 +1,7 @@
 /* Arrow's binary views: 16 bytes a value, the length first.
 
    A value of up to 12 bytes follows its length. Of a longer one its first four bytes do, then the
-   number of the buffer that holds it, and its place there. What is not used is zero. */
+   number of the buffer that holds it, here 0, and its place there. What is not used is zero. */
 
 #ifndef LAKELOG_VIEWS_H
 #define LAKELOG_VIEWS_H
@@ -32,10 +32,9 @@ static __attribute__((noinline, unused)) void write_last_view(uint8_t *view, con
 /* The view of `length` bytes at `start`, which lie within `data`; null, as the empty value, is all
    zero, whatever its start. */
 static inline void write_view(uint8_t *view, const uint8_t *data, int64_t size, int64_t start,
-                              int64_t length, uint32_t buffer) {
+                              int64_t length) {
     if (length > INLINE_BYTES) {
-        store_view(view, (uint64_t)length | load_64(data + start) << 32,
-                   (uint64_t)start << 32 | buffer);
+        store_view(view, (uint64_t)length | load_64(data + start) << 32, (uint64_t)start << 32);
     } else if (length <= 0) {
         store_view(view, 0, 0);
     } else if (size - start < INLINE_BYTES) {

@@ -45,9 +45,7 @@ class Native(Protocol):
         """Fill the timestamps and the seven rows of `columns.PLACES`: the verdict."""
     def fill_headers(self, data: Buffer, places: Ints, headers: Ints, /) -> int:
         """Fill key start and end, value start and end of the places' headers: the verdict."""
-    def fill_views(
-        self, data: Buffer, starts: Ints, ends: Ints, views: Ints, buffer: int, /
-    ) -> None: ...
+    def fill_views(self, data: Buffer, starts: Ints, ends: Ints, views: Ints, /) -> None: ...
 
     # cut.c
     def cut_batches(

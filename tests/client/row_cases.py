@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lakelog.client.watermark import ALL, INT64_MIN, NOTHING, Limit, Progress, Rule, is_live
 from lakelog.records.fetched import FetchedRows
-from lakelog.records.table_rows import fill_views
+from lakelog.records.views import fill_views
 
 if TYPE_CHECKING:
     from lakelog.records.kernels import Ints
@@ -52,7 +52,7 @@ def fetched(rows: Sequence[Row]) -> FetchedRows:
 
 
 def _views(data: memoryview, starts: "Ints", ends: "Ints") -> "Ints":
-    views = fill_views(data, starts, ends, buffer=0)
+    views = fill_views(data, starts, ends)
     views[starts < 0] = 0
     return views
 

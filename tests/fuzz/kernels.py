@@ -30,7 +30,7 @@ from lakelog.records.ordering import (
     joined,
     sort_joined,
 )
-from lakelog.records.table_rows import fill_views_in_numpy
+from lakelog.records.views import fill_views_in_numpy
 
 if TYPE_CHECKING:
     from lakelog.records.kernels import Ints, Longs
@@ -82,14 +82,13 @@ def fuzz_places(chance: random.Random) -> None:
         sort_places(chance, starts, ends)
     views = np.zeros((about(chance, count), 4), np.int32)
     try:
-        native().fill_views(data, starts, ends, views, chance.choice((0, 3, -1, 1 << 40)))
+        native().fill_views(data, starts, ends, views)
     except REFUSALS:
         pass
     else:
-        buffer = int(views[views[:, 0] > 12, 2].max(initial=0))
         twin = np.zeros_like(views)
         ends[starts < 0] = starts[starts < 0]  # null is null, whatever its end
-        fill_views_in_numpy(np.frombuffer(data, np.uint8), starts, ends, twin, buffer)
+        fill_views_in_numpy(np.frombuffer(data, np.uint8), starts, ends, twin)
         assert views.tolist() == twin.tolist()
     hashes, twins = (np.zeros(about(chance, count), np.uint32) for _ in range(2))
     places = starts.astype(np.int64), ends.astype(np.int64)

@@ -12,7 +12,7 @@ from lakelog.records.codecs import Codec
 from lakelog.records.columns import decode_columns
 from lakelog.records.fetched import FetchedRows
 from lakelog.records.header import split_batches
-from lakelog.records.table_rows import view_array
+from lakelog.records.views import view_array
 
 ROOMY = 1 << 20
 blobs = st.none() | st.binary(max_size=80)
@@ -94,8 +94,7 @@ def rows_of(rows: FetchedRows) -> list[Row]:
     blobs = []
     for views, nulls in ((rows.key_views, rows.key_nulls), (rows.value_views, rows.value_nulls)):
         assert nulls is None or nulls.any()
-        starts = (views[:, 0] if nulls is None else -nulls.astype("i4")).astype("i4")
-        column = view_array([views], [starts], [rows.data])
+        column = view_array(views, nulls, rows.data)
         column.validate(full=True)
         assert nulls is None or not views[nulls].any()
         blobs.append(column.to_pylist())

@@ -67,10 +67,9 @@ WRONG: dict[str, tuple[str, tuple[Any, ...]]] = {
     "items at odd places": ("fill_columns", (DATA, 0, unaligned(4), ints(7, 4))),
     "what may not be written": ("fill_columns", (DATA, 0, read_only(longs(4)), ints(7, 4))),
     "more headers than room": ("fill_headers", (DATA, ints(7, 1) + 1, ints(4, 0))),
-    "an end behind the data": ("fill_views", (DATA, ints(1), ints(1) + 41, ints(1, 4), 0)),
-    "an end before its start": ("fill_views", (DATA, ints(1) + 2, ints(1) + 1, ints(1, 4), 0)),
-    "too few views": ("fill_views", (DATA, ints(2), ints(2), ints(1, 4), 0)),
-    "a buffer without number": ("fill_views", (DATA, ints(1), ints(1), ints(1, 4), -1)),
+    "an end behind the data": ("fill_views", (DATA, ints(1), ints(1) + 41, ints(1, 4))),
+    "an end before its start": ("fill_views", (DATA, ints(1) + 2, ints(1) + 1, ints(1, 4))),
+    "too few views": ("fill_views", (DATA, ints(2), ints(2), ints(1, 4))),
     "a key behind its blob": (
         "write_records",
         (longs(8, 1) + 1, BLOBS, longs(4, 1), bytearray(99)),

@@ -23,7 +23,7 @@ from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.codecs import Codec
 from lakelog.records.header import HEADER_BYTES, parse_header
 from lakelog.records.table_batches import batches_from_rows, exact_timestamps_ms
-from lakelog.records.table_rows import UnreadableBatchError, rows_from_batches
+from lakelog.records.table_rows import RowBuilder, UnreadableBatchError, rows_from_batches
 from lakelog.records.table_schema import (
     FIELD_IDS,
     TIMESTAMP_US_MAX,
@@ -190,6 +190,46 @@ def test_a_bomb_and_broken_records_are_refused_with_their_offset() -> None:
     for batch in (bomb, broken):
         with pytest.raises(UnreadableBatchError, match=r"the batch of the offsets \[9, 10\)"):
             rows_from_batches([(9, memoryview(batch))], partition=0, decompressed_bytes_max=1000)
+
+
+@both
+@pytest.mark.parametrize("bad", [0, 2, 4])
+def test_batches_beside_one_that_cannot_be_read_are_kept(compiled: bool, bad: int) -> None:
+    builder = RowBuilder(partition=0, decompressed_bytes_max=ROOMY)
+    empty = memoryview(build_batch([], BatchOptions(last_offset_delta=1)))
+    for number in range(5):
+        builder.add(20 * number, empty)
+        records = [Record(b"k", b"v%d" % number)] * 9
+        deltas = (0, 1, 2, 3, 5, 4, 6, 7, 8) if number == bad else tuple(range(9))
+        options = BatchOptions(offset_deltas=deltas, last_offset_delta=8)
+        builder.add(20 * number + 2, memoryview(build_batch(records, options)))
+    held_bytes = builder.size_bytes
+    with side(compiled):
+        with pytest.raises(UnreadableBatchError) as caught:
+            builder.take()
+        assert (caught.value.base_offset, caught.value.end) == (20 * bad + 2, 20 * bad + 11)
+        assert builder.size_bytes == held_bytes * 4 // 5
+        rows = builder.take()
+    kept = [number for number in range(5) if number != bad]
+    assert rows["offset"].to_pylist() == [
+        20 * number + 2 + delta for number in kept for delta in range(9)
+    ]
+    assert rows["value"].to_pylist() == [b"v%d" % number for number in kept for _ in range(9)]
+    assert builder.size_bytes == 0
+    assert builder.take().num_rows == 0
+
+
+@both
+def test_a_record_count_that_is_a_lie_names_its_batch(compiled: bool) -> None:
+    good = memoryview(build_batch([Record(None, b"a")], BatchOptions()))
+    for count in (-1, 0, 2, 1 << 30):
+        lie = bytearray(good)
+        lie[57:61] = count.to_bytes(4, "big", signed=True)
+        with side(compiled), pytest.raises(UnreadableBatchError) as caught:
+            rows_from_batches(
+                [(0, good), (1, memoryview(lie))], partition=0, decompressed_bytes_max=ROOMY
+            )
+        assert caught.value.base_offset == 1
 
 
 def test_log_append_times_that_differ_are_different_batches() -> None:

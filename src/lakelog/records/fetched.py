@@ -1,11 +1,13 @@
-"""From the batches of a Fetch answer to columns: no object per record, little work per batch.
+"""From many batches to columns, as a Fetch answer or a WAL object holds them: no object per record,
+little work per batch.
 
 Keys and values become Arrow's binary views, whose long ones point into one buffer. That buffer is
 the caller's only if it gives the memory away (`own`): else it is a copy, because an answer holds
 many partitions, and one that is read slowly must not keep the bytes of all of them.
 
-Batches of markers are left out. Records may have gaps, as compaction leaves them, but an offset
-outside its batch is refused: whoever commits what it has read would lose records by it.
+Of an answer the batches of markers are left out. Records may have gaps, as compaction leaves them,
+but an offset outside its batch is refused: whoever commits what it has read would lose records by
+it.
 """
 
 from dataclasses import dataclass
@@ -29,7 +31,7 @@ from lakelog.records.header import (
     MalformedBatchError,
 )
 from lakelog.records.kernels import DONE
-from lakelog.records.table_rows import fill_views, fill_views_in_numpy, view_array
+from lakelog.records.views import VIEW_WORDS, copied_column, fill_views_in_numpy, text_column
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,7 +41,14 @@ if TYPE_CHECKING:
 DATA_BYTES_MAX: Final = (1 << 31) - 1
 """A view's place is a signed 32-bit number."""
 
-_VIEW_WORDS: Final = 4
+
+class MalformedRecordsError(MalformedBatchError):
+    """Records of one batch are not what its header says; the others may be right."""
+
+    def __init__(self, table: "Longs", number: int) -> None:
+        super().__init__(f"the records of the batch at offset {table[2, number]}")
+        self.number = number
+        """Which batch of the table it is."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -85,6 +94,19 @@ class FetchedRows:
         """
         import pyarrow as pa  # noqa: PLC0415 - slow to import, and an extra
 
+        edges, places = self.header_places(rows)
+        keys, _ = text_column(copied_column(self.data, places[0], places[1]))
+        values = copied_column(self.data, places[2], places[3])
+        fields = [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())]
+        entries = pa.StructArray.from_arrays([keys, values], fields=fields)
+        return pa.ListArray.from_arrays(pa.array(edges), entries)
+
+    def header_places(self, rows: "Ints | Longs | None" = None) -> "tuple[Ints, Ints]":
+        """Which headers are those of each of these rows, or of all, and where the headers lie.
+
+        The first has one number more than there are rows; the second has four rows, the start and
+        the end of the keys and of the values.
+        """
         count = len(self) if rows is None else len(rows)
         edges = np.zeros(count + 1, np.int32)
         places = np.zeros((PLACES, count), np.int32)
@@ -94,11 +116,7 @@ class FetchedRows:
             np.cumsum(places[6], out=edges[1:])
         found = np.empty((4, int(edges[-1])), np.int32)
         fill_headers(self.data, places, found)
-        keys = _texts(_binary(self.data, found[0], found[1]))
-        values = _binary(self.data, found[2], found[3])
-        fields = [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())]
-        entries = pa.StructArray.from_arrays([keys, values], fields=fields)
-        return pa.ListArray.from_arrays(pa.array(edges), entries)
+        return edges, found
 
 
 def decode_fetched(
@@ -123,10 +141,7 @@ def decode_fetched(
         kept &= ~skipped
     table = np.compress(kept, batches.table, axis=1)
     data = _lay_out(records, table, min(decompressed_bytes_max, DATA_BYTES_MAX), own=own)
-    wrong = (table[4] < 0) | (table[4] > (table[1] - table[0]) // RECORD_BYTES_MIN)
-    if wrong.any():
-        raise _malformed(table, int(wrong.argmax()))
-    return _decode(data.toreadonly(), table, from_offset)
+    return decode_sections(data, table, from_offset)
 
 
 def _lay_out(records: memoryview, table: "Longs", bytes_max: int, *, own: bool) -> memoryview:
@@ -166,11 +181,18 @@ def _decompress(
     return parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
 
 
-def _decode(data: memoryview, table: "Longs", from_offset: int) -> FetchedRows:
+def decode_sections(data: memoryview, table: "Longs", from_offset: int) -> FetchedRows:
+    """The records from `from_offset` on of the batches in a table, whose starts and ends are those
+    of their records in `data`, without headers and compression.
+    """
+    wrong = (table[4] < 0) | (table[4] > (table[1] - table[0]) // RECORD_BYTES_MIN)
+    if wrong.any():
+        raise MalformedRecordsError(table, int(wrong.argmax()))
+    data = data.toreadonly()
     count = int(table[4].sum())
     columns: Columns = (
         np.empty((2, count), np.int64),
-        np.empty((2, count, _VIEW_WORDS), np.int32),
+        np.empty((2, count, VIEW_WORDS), np.int32),
         np.empty(count, np.bool_),
         np.empty(count, np.bool_),
         np.zeros((2, count), np.int32),  # the kernel writes it only where headers are
@@ -179,7 +201,7 @@ def _decode(data: memoryview, table: "Longs", from_offset: int) -> FetchedRows:
     fill = fill_in_python if native is None else native.fill_rows
     verdict, outcome = fill(data, table, from_offset, columns)
     if verdict != DONE:
-        raise _malformed(table, outcome)
+        raise MalformedRecordsError(table, outcome)
     longs, views, key_nulls, value_nulls, headers = columns
     if outcome < count:
         # Copies: what lay before the first offset is not kept.
@@ -211,9 +233,12 @@ def fill_in_python(
         base_offset, next_offset, count, attributes, base_ms, max_ms = table[2:8, number].tolist()
         times = np.empty(count, np.int64)
         places = np.empty((PLACES, count), np.int32)
-        fill_columns_in_python(data[start:end], base_ms, times, places)
+        try:
+            fill_columns_in_python(data[start:end], base_ms, times, places)
+        except MalformedBatchError as error:
+            raise MalformedRecordsError(table, number) from error
         if ((places[0] < 0) | (places[0] >= next_offset - base_offset)).any():
-            raise _malformed(table, number)
+            raise MalformedRecordsError(table, number)
         if attributes & LOG_APPEND_TIME_BIT:
             times.fill(max_ms)
         offsets = base_offset + places[0].astype(np.int64)
@@ -223,33 +248,9 @@ def fill_in_python(
         rows = slice(row, row + places.shape[1])
         longs[0, rows], longs[1, rows] = offsets[kept], times[kept]
         views[:, rows] = 0
-        fill_views_in_numpy(array, places[1], places[2], views[0, rows], 0)
-        fill_views_in_numpy(array, places[3], places[4], views[1, rows], 0)
+        fill_views_in_numpy(array, places[1], places[2], views[0, rows])
+        fill_views_in_numpy(array, places[3], places[4], views[1, rows])
         key_nulls[rows], value_nulls[rows] = places[1] < 0, places[3] < 0
         headers[0, rows], headers[1, rows] = np.where(places[6] > 0, places[5], 0), places[6]
         row = rows.stop
     return DONE, row
-
-
-def _malformed(table: "Longs", number: int) -> MalformedBatchError:
-    return MalformedBatchError(f"the records of the batch at offset {table[2, number]}")
-
-
-def _binary(data: memoryview, starts: "Ints", ends: "Ints") -> "pa.Array":
-    """The bytes of these places, copied; a negative start is null."""
-    import pyarrow as pa  # noqa: PLC0415 - slow to import, and an extra
-
-    views = fill_views(data, starts, ends, buffer=0)
-    return view_array([views], [starts], [data]).cast(pa.binary())
-
-
-def _texts(keys: "pa.Array") -> "pa.Array":
-    import pyarrow as pa  # noqa: PLC0415 - slow to import, and an extra
-
-    try:
-        return keys.cast(pa.string())
-    except pa.ArrowInvalid:
-        # Rare, and the keys of headers are few: each one is decoded once.
-        different = keys.dictionary_encode()
-        texts = [key.decode(errors="replace") for key in different.dictionary.to_pylist()]
-        return pa.array(texts, pa.string()).take(different.indices)

@@ -7,7 +7,7 @@ with the key: the index may know better by now. What is damaged is `Corrupt`, wi
 
 import asyncio
 from bisect import bisect_left, bisect_right
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -311,15 +311,27 @@ def _rows(
     """The rows of verified batches, some MiB at a time."""
     pinned, maker = reading.hinted.pinned, reading.maker
     builder = RowBuilder(partition=pinned.partition, decompressed_bytes_max=DECOMPRESSED_BYTES_MAX)
+    keys: dict[int, str] = {}
     for base, batch, key in batches:
+        keys[base] = key
         try:
             builder.add(base, batch)
         except UnreadableBatchError as error:
             reading.skip(error, key)
         if builder.size_bytes >= ROWS_BYTES:
-            yield from maker.made(builder.take(), start=pinned.start, end=pinned.end)
-    if builder.size_bytes:
-        yield from maker.made(builder.take(), start=pinned.start, end=pinned.end)
+            rows = _taken(reading, builder, keys)
+            yield from maker.made(rows, start=pinned.start, end=pinned.end)
+            keys.clear()
+    yield from maker.made(_taken(reading, builder, keys), start=pinned.start, end=pinned.end)
+
+
+def _taken(reading: RangeRead, builder: RowBuilder, keys: Mapping[int, str]) -> "pa.Table":
+    """The rows that the builder holds; `keys` are those of the objects, by base offset."""
+    while True:  # once more for every batch that is skipped
+        try:
+            return builder.take()
+        except UnreadableBatchError as error:
+            reading.skip(error, keys[error.base_offset])
 
 
 async def _runs(objects: ByteSource, key: str, entries: Sequence[Entry]) -> dict[Entry, memoryview]:

@@ -15,6 +15,7 @@ of a few MiB and a row group, not by the stream.
   rows were chosen.
 """
 
+from bisect import insort
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, BinaryIO, Final, TypeAlias, assert_never
 
@@ -165,17 +166,31 @@ class _BatchRows:
         self._flush()
         return self._writer.close()
 
+    def _refuse(self, error: UnreadableBatchError) -> None:
+        """Decide about a batch that cannot be read: raise, or go on without it."""
+        raise NotImplementedError
+
     def _add_batch(self, base_offset: int, batch: memoryview) -> None:
-        self._builder.add(base_offset, batch)
+        try:
+            self._builder.add(base_offset, batch)
+        except UnreadableBatchError as error:
+            self._refuse(error)
         if self._builder.size_bytes >= ROWS_BYTES:
             self._flush()
 
     def _flush(self) -> None:
         """Write the rows that are held; batches are kept whole, and rows of the range alone."""
-        rows = self._builder.take()
+        rows = self._take()
         offsets = rows["offset"].to_numpy()
         first, end = np.searchsorted(offsets, (self._first, self._end)).tolist()
         self._writer.write(rows.slice(first, end - first))
+
+    def _take(self) -> "pa.Table":
+        while True:  # once more for every batch that is refused
+            try:
+                return self._builder.take()
+            except UnreadableBatchError as error:
+                self._refuse(error)
 
 
 class _WalRows(_BatchRows):
@@ -183,7 +198,7 @@ class _WalRows(_BatchRows):
 
     def __init__(self, task: FileTask, inputs: WalInputs, writer: TableFileWriter) -> None:
         super().__init__(task, writer)
-        self._domain = inputs.domain
+        self._inputs = inputs
 
     def add(self, piece: WalPiece, batches: list[memoryview]) -> int:
         """Take in the batches of a piece; returns where they end."""
@@ -191,14 +206,15 @@ class _WalRows(_BatchRows):
         for batch in batches:
             end = base_offset + parse_header(batch).last_offset_delta + 1
             if base_offset < self._end and end > self._first:
-                try:
-                    self._add_batch(base_offset, batch)
-                except UnreadableBatchError as error:
-                    key = piece_key(self._domain, piece)
-                    trouble = FailureKind.UNREADABLE
-                    raise InputError(trouble, str(error), key, base_offset, end) from error
+                self._add_batch(base_offset, batch)
             base_offset = end
         return base_offset
+
+    def _refuse(self, error: UnreadableBatchError) -> None:
+        start, end = error.base_offset, error.end
+        piece = next(one for one in self._inputs.pieces if one.start <= start < one.end)
+        key = piece_key(self._inputs.domain, piece)
+        raise InputError(FailureKind.UNREADABLE, str(error), key, start, end) from error
 
 
 class _SegmentRows(_BatchRows):
@@ -214,10 +230,10 @@ class _SegmentRows(_BatchRows):
             header = parse_header(batch)
             if header.base_offset + header.last_offset_delta < self._first:
                 continue  # deleted: nobody has to be able to read it either
-            try:
-                self._add_batch(header.base_offset, batch)
-            except UnreadableBatchError as error:
-                self.left_out.append((error.base_offset, error.end))
+            self._add_batch(header.base_offset, batch)
+
+    def _refuse(self, error: UnreadableBatchError) -> None:
+        insort(self.left_out, (error.base_offset, error.end))
 
 
 class _FileRows:
