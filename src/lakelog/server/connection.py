@@ -32,6 +32,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         "_flushes_soon",
         "_frame_began_s",
         "_held_bytes",
+        "_offered_bytes",
         "_port",
         "_reader",
         "_reading",
@@ -67,6 +68,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._share: AddressShare | None = None  # what its address holds of half-sent requests
         self._held_bytes = 0  # received and not answered
+        self._offered_bytes = 0  # room for the next read
         self._request_s = 0.0  # when the last request came, or the client last read something
         self._frame_began_s = 0.0
         self._window_bytes = 0  # received since then
@@ -115,7 +117,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         buffer = self._reader.get_buffer(sizehint, growth_bytes_max)
         if self._reader.room_bytes != self.unframed_bytes:
             self._count(0)  # it grew
-        return buffer[:SCARCE_READ_BYTES] if self._port.is_scarce() else buffer
+        if self._port.is_scarce():
+            buffer = buffer[:SCARCE_READ_BYTES]
+        self._offered_bytes = len(buffer)
+        return buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take in the requests that these bytes complete."""
@@ -127,13 +132,14 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._window_bytes += nbytes
         framed_bytes = 0
         found = self._reader.updated(nbytes)
+        is_full = nbytes == self._offered_bytes
         if found:
             for frame in found:
                 self._requests.receive(frame, now_s)
                 if isinstance(frame, FrameRun):
                     framed_bytes += frame.size_bytes
                     if not frame.bare:
-                        port.read_tick.received(self, frame.size_bytes, frame.count)
+                        port.read_tick.received(self, frame, is_full=is_full)
                 elif not isinstance(frame, ProtocolError):
                     framed_bytes += len(frame) + SIZE_BYTES
             self._request_s = self._frame_began_s = now_s

@@ -28,6 +28,7 @@ from lakelog.records import kernels
 from lakelog.server.options import ServerOptions
 from lakelog.telemetry import MetricsRegistry, event
 from lakelog.wire.apis import APIS, ApiKey
+from lakelog.wire.frame_runs import FrameRun
 from lakelog.wire.framing import SCRATCH_BYTES, FrameReader
 
 WINDOW_S: Final = 10.0
@@ -175,13 +176,14 @@ class ReadTick:
         self._resting: list[PacedConnection] = []
         self._timer: asyncio.TimerHandle | None = None
 
-    def received(self, connection: PacedConnection, size_bytes: int, requests: int) -> None:
-        """Small requests came on this connection."""
-        self._received_bytes += size_bytes + requests * REQUEST_COST_BYTES
+    def received(self, connection: PacedConnection, run: FrameRun, *, is_full: bool) -> None:
+        """Small requests came on this connection, by a read that was full or was not."""
+        self._received_bytes += run.size_bytes + run.count * REQUEST_COST_BYTES
         if self._timer is None:
             self._timer = self._loop.call_later(READ_TICK_S, self._tick)
         is_busy = self._is_busy or self._received_bytes >= BUSY_TICK_BYTES
-        if is_busy and connection.rest():
+        # A full read is followed by the next: more has gathered than it could bring.
+        if is_busy and not is_full and connection.rest():
             self._resting.append(connection)
 
     def _tick(self) -> None:

@@ -41,8 +41,8 @@ MIB = 1024 * KIB
 SMALL_FRAME_BYTES_MAX = 64 * KIB
 """A frame up to this size passes through the scratch buffer."""
 
-SCRATCH_BYTES = 64 * KIB
-"""A good size for a scratch buffer."""
+SCRATCH_BYTES = 256 * KIB
+"""A good size for a scratch buffer: what is read at once is taken at once."""
 
 GROWTH = 3
 """Old and new memory together are then 4 times what was received."""
@@ -112,6 +112,7 @@ class FrameReader:
     __slots__ = (
         "_believed",
         "_broken",
+        "_comes_large",
         "_filled",
         "_find_run",
         "_frame",
@@ -139,13 +140,15 @@ class FrameReader:
         self._size = 0  # of the frame under way
         self._filled = 0
         self._believed = SMALL_FRAME_BYTES_MAX
+        self._comes_large = False  # the last frame did not pass through the scratch buffer
         self._broken = False
 
     def get_buffer(self, _hint: int, growth_bytes_max: int | None = None) -> memoryview:
         """Where the next bytes are to be received; a full frame grows by no more than is given."""
         frame = self._frame
         if frame is None or self._size <= SMALL_FRAME_BYTES_MAX:
-            return self._scratch
+            # The next large frame begins there, and what is read of it has to be copied.
+            return self._scratch[:SMALL_FRAME_BYTES_MAX] if self._comes_large else self._scratch
         if self._filled == len(frame):
             growth_bytes = (GROWTH - 1) * self._filled
             if growth_bytes_max is not None:
@@ -197,11 +200,12 @@ class FrameReader:
         start = position + SIZE_BYTES
         end = start + size
         if end <= count:
+            self._comes_large = False
             if key == self._run_key:
                 return self._take_run(position, count, found)
             found.append(memoryview(bytes(self._scratch[start:end])))
             return end
-        self._start(size)
+        self._start(size, count - start)
         return start
 
     def _take_run(self, start: int, count: int, found: list[Received]) -> int:
@@ -222,17 +226,17 @@ class FrameReader:
             return stop
         size, key = HEAD.unpack(self._head)
         self.limits.check(size, key)
-        frame = self._start(size)
+        frame = self._start(size, HEAD.size - SIZE_BYTES + count - stop)
         frame[: HEAD.size - SIZE_BYTES] = self._head[SIZE_BYTES:]
         self._filled = HEAD.size - SIZE_BYTES
         self._head = b""
         return stop
 
-    def _start(self, size: int) -> memoryview:
-        """Make room for a frame, or for as much of it as is believed."""
+    def _start(self, size: int, received: int) -> memoryview:
+        """Make room for a frame, or for as much of it as is believed or there already."""
         self._size = size
         self._filled = 0
-        self._frame = _room(min(size, self._believed))
+        self._frame = _room(min(size, max(self._believed, received)))
         return self._frame
 
     def _continue(self, frame: memoryview, position: int, count: int, found: list[Received]) -> int:
@@ -251,6 +255,7 @@ class FrameReader:
             whole = frame.toreadonly()
             found.append(FrameRun(whole, 1, bare=True) if is_run else whole)
             self._frame = None
+            self._comes_large = self._size > SMALL_FRAME_BYTES_MAX
             self._believed = max(self._believed, self._size)
 
 
