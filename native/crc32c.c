@@ -116,3 +116,24 @@ void crc32c_prepare(void) {
 uint32_t crc32c(uint32_t crc, const uint8_t *data, size_t size) {
     return ~update(~crc, data, size);
 }
+
+/* The product of two polynomials modulo the CRC's; the highest bit is the constant term. */
+static uint32_t product(uint32_t one, uint32_t other) {
+    uint32_t sum = 0;
+    for (int bit = 31; bit >= 0; bit--) {
+        sum ^= one >> bit & 1 ? other : 0;
+        other = other >> 1 ^ (other & 1 ? POLYNOMIAL : 0);
+    }
+    return sum;
+}
+
+uint32_t crc32c_joined(uint32_t first, uint32_t second, size_t size) {
+    uint32_t power = 1u << 23; /* x to the 8th: what one byte more does to a checksum */
+    for (; size > 0; size >>= 1) {
+        if (size & 1) {
+            first = product(power, first);
+        }
+        power = product(power, power);
+    }
+    return first ^ second;
+}

@@ -1,14 +1,16 @@
 /* Laying out a WAL object: its chunk index, and the batches by stream (`wal/layout.py`).
 
    Batches that get the broker's time are stamped here, in the copy: what was received stays as it
-   was, so that a request which is turned away at the last moment can still take another way. */
+   was, so that a request which is turned away at the last moment can still take another way. The
+   object's checksum is made of the copy too, a step at a time while it is in the processor's cache.
+   */
 
 #include <stdlib.h>
 
 #include "functions.h"
 #include "rows.h"
 
-enum { ENTRY_BYTES = 44, LENGTH_BYTES = 4 };
+enum { ENTRY_BYTES = 44, LENGTH_BYTES = 4, STEP_BYTES = 16 << 10 };
 
 typedef struct {
     const uint8_t *data;
@@ -21,6 +23,7 @@ typedef struct {
     uint8_t *out;
     int64_t *starts;
     int64_t source_count, row_count, out_bytes, entries_at, entries_end;
+    uint32_t body_crc; /* of the batches with their lengths */
 } Layout;
 
 /* What is known of the chunk under way. */
@@ -64,6 +67,26 @@ static const int64_t *row_at(const Layout *layout, int64_t number, int64_t posit
     return fits ? row : NULL;
 }
 
+/* Copy the batch of a row behind its length, at `position`. */
+static void put_batch(Layout *layout, const int64_t *row, int64_t position) {
+    const uint8_t *source = layout->sources[row[ROW_BUFFER]].data + row[ROW_START];
+    uint8_t *length = layout->out + position, *batch = length + LENGTH_BYTES;
+    int64_t size = row[ROW_LENGTH];
+    store_be32(length, (uint32_t)size);
+    layout->body_crc = crc32c(layout->body_crc, length, LENGTH_BYTES);
+    if (row[ROW_APPEND_MS] >= 0) {
+        memcpy(batch, source, (size_t)size);
+        stamp(batch, size, row[ROW_APPEND_MS]);
+        layout->body_crc = crc32c(layout->body_crc, batch, (size_t)size);
+        return;
+    }
+    for (int64_t done = 0; done < size; done += STEP_BYTES) {
+        size_t step = (size_t)min64(STEP_BYTES, size - done);
+        memcpy(batch + done, source + done, step);
+        layout->body_crc = crc32c(layout->body_crc, batch + done, step);
+    }
+}
+
 /* The end of the last batch, or -1 when rows, order and room do not fit together. */
 static int64_t lay_out(Layout *layout) {
     ChunkTotals chunk = {0};
@@ -84,13 +107,7 @@ static int64_t lay_out(Layout *layout) {
             chunk = (ChunkTotals){row[ROW_STREAM], position,  0, 0, row[ROW_LEAST_MS],
                                   row[ROW_GREATEST_MS]};
         }
-        uint8_t *batch = layout->out + position + LENGTH_BYTES;
-        store_be32(layout->out + position, (uint32_t)row[ROW_LENGTH]);
-        memcpy(batch, layout->sources[row[ROW_BUFFER]].data + row[ROW_START],
-               (size_t)row[ROW_LENGTH]);
-        if (row[ROW_APPEND_MS] >= 0) {
-            stamp(batch, row[ROW_LENGTH], row[ROW_APPEND_MS]);
-        }
+        put_batch(layout, row, position);
         layout->starts[number] = position;
         position += LENGTH_BYTES + row[ROW_LENGTH];
         chunk.records += row[ROW_RECORDS];
@@ -170,23 +187,31 @@ static bool read_layout(Buffers *buffers, PyObject *const *args, Layout *layout)
     return true;
 }
 
-/* lay_out(buffers, rows, order, out, starts, entries_at, entries_end) -> end */
+/* lay_out(buffers, rows, order, out, starts, entries_at, entries_end) -> (end, crc)
+
+   The checksum is that of everything before the end, also of what stood before the entries. */
 static PyObject *call_lay_out(PyObject *const *args, Buffers *buffers) {
     Layout layout = {0};
     Py_buffer *views = NULL;
     int64_t end = -1;
+    uint32_t crc = 0;
     Source *sources = take_sources(args[0], &views, &layout.source_count);
     if (sources != NULL && read_layout(buffers, args, &layout)) {
         layout.sources = sources;
         PyThreadState *state = allow_threads(layout.out_bytes);
         end = lay_out(&layout);
+        if (end >= 0) {
+            size_t head_bytes = (size_t)layout.entries_end;
+            crc = crc32c_joined(crc32c(0, layout.out, head_bytes), layout.body_crc,
+                                (size_t)end - head_bytes);
+        }
         end_allow_threads(state);
         if (end < 0) {
             refuse("a row does not lie in its buffer or has no room");
         }
     }
     release_sources(sources, views, layout.source_count);
-    return end < 0 ? NULL : PyLong_FromLongLong(end);
+    return end < 0 ? NULL : Py_BuildValue("LI", end, crc);
 }
 
 KERNEL(lay_out, 7)

@@ -157,6 +157,9 @@ static inline int64_t wrapping_add(int64_t one, int64_t other) {
 /* The checksum of `size` bytes that follow those whose checksum is `crc` (0: none). */
 uint32_t crc32c(uint32_t crc, const uint8_t *data, size_t size);
 
+/* The checksum of two parts from those of each, the second of `size` bytes. */
+uint32_t crc32c_joined(uint32_t first, uint32_t second, size_t size);
+
 /* Choose the way to compute it, once, when the module is loaded. */
 void crc32c_prepare(void);
 

@@ -84,8 +84,9 @@ class Native(Protocol):
         entries_at: int,
         entries_end: int,
         /,
-    ) -> int:
-        """Fill in the chunk index and the batches of a WAL object: where the last one ends."""
+    ) -> tuple[int, int]:
+        """Fill in the chunk index and the batches of a WAL object: where the last one ends, and
+        the checksum of all that comes before."""
 
     # memory.c
     def keep_freed_memory(self, size_bytes: int, /) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import cache
 
 import numpy as np
+from crc32c import crc32c
 from tests.broker.data_stage import Stage
 from tests.fuzz.kernels import REFUSALS, longs
 from tests.server.produce_ways import TOPICS, frames_of
@@ -175,9 +176,12 @@ def fuzz_layout(chance: random.Random) -> None:
     order = longs(chance, (count,), count - 1)
     out, starts = np.zeros(chance.choice((60, 300, 2_000)), np.uint8), np.zeros(count, np.int64)
     try:
-        native().lay_out(buffers, made, order, out, starts, 49, chance.choice((49, 93, 137)))
+        end, crc = native().lay_out(
+            buffers, made, order, out, starts, 49, chance.choice((49, 93, 137))
+        )
     except REFUSALS:
         return
+    assert crc == crc32c(out.data[:end])
 
 
 TARGETS: dict[str, Callable[[random.Random], None]] = {

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.broker.data_requests import accepted
 from tests.broker.data_stage import batch, idempotent
-from tests.sides import native, side
+from tests.sides import both, native, side
 
 from lakelog.log.buffer import ObjectBuffer, Sealed, seal
 from lakelog.model.ids import DomainId
@@ -66,6 +66,22 @@ def test_an_object_is_what_its_format_says(rows: Rows) -> None:
     ]
     again = encode(WAL_ID, DomainId(3), 9, chunks)
     assert b"".join(bytes(part) for part in again.parts) == sealed.data
+
+
+@both
+@pytest.mark.parametrize("append_ms", [-1, 77])
+@pytest.mark.parametrize("value_bytes", [1, 16_300, 16_384, 50_000, 200_001])
+def test_large_batches_are_under_the_checksum_of_their_object(
+    compiled: bool, value_bytes: int, append_ms: int
+) -> None:
+    part = rows_of([1, 2], [accepted(batch(bytes(value_bytes))), accepted(batch(b"b"))])
+    part.rows[:, BatchColumn.APPEND_MS] = append_ms
+    gathered = ObjectBuffer()
+    gathered.add(part)
+    with side(compiled):
+        sealed = seal(gathered, wal_id=WAL_ID, domain=DomainId(0), zone="z", created_ms=1)
+    stored = decode(sealed.data)  # every checksum is looked at
+    assert [len(one) for (one,) in stored.batches] == part.rows[:, BatchColumn.LENGTH].tolist()
 
 
 def test_the_broker_s_time_is_stamped_into_the_copy_alone() -> None:

@@ -12,7 +12,6 @@ from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from crc32c import crc32c
 
 from lakelog.domain.events import Commit
 from lakelog.domain.state import Verdict
@@ -23,6 +22,7 @@ from lakelog.model.ids import DomainId, WalId
 from lakelog.records import kernels
 from lakelog.records.batch_rows import BatchColumn, BatchRows, Buffer, joined
 from lakelog.records.header import LOG_APPEND_TIME_BIT, parse_header, restamp
+from lakelog.records.kernels import crc32c
 from lakelog.wal.layout import (
     FOOTER,
     HEADER,
@@ -164,12 +164,8 @@ def seal(
     placed = batches.rows[order]
     streams = np.ascontiguousarray(placed[:, BatchColumn.STREAM])
     chunks = 1 + int(np.count_nonzero(streams[1:] != streams[:-1]))
-    data, starts = _laid_out(batches, order, chunks)
-    end = len(data) - FOOTER.size
-    HEADER.pack_into(
-        data, 0, MAGIC, VERSION, bytes(wal_id), domain, created_ms, chunks, HEADER.size
-    )
-    FOOTER.pack_into(data, end, crc32c(data[:end]))
+    header = HEADER.pack(MAGIC, VERSION, bytes(wal_id), domain, created_ms, chunks, HEADER.size)
+    data, starts = _laid_out(header, batches, order, chunks)
     commit = Commit(
         wal_id=wal_id,
         zone=zone,
@@ -187,19 +183,21 @@ def seal(
 
 
 def _laid_out(
-    batches: BatchRows, order: npt.NDArray[np.intp], chunks: int
+    header: bytes, batches: BatchRows, order: npt.NDArray[np.intp], chunks: int
 ) -> tuple[memoryview, Int64s]:
-    """The object but for header and footer, and where each batch begins with its length."""
-    body_start = HEADER.size + INDEX_ENTRY.size * chunks
+    """The object, and where each batch begins with its length."""
+    body_start = len(header) + INDEX_ENTRY.size * chunks
     body_bytes = batches.size_bytes + PREFIX.size * len(batches)
     data = np.empty(body_start + body_bytes + FOOTER.size, dtype=np.uint8)
+    data.data[: len(header)] = header
     starts = np.empty(len(batches), dtype=np.int64)
     if kernels.native is None:
-        lay_out_in_python(batches, order, data.data, starts, body_start)
+        end, crc = lay_out_in_python(batches, order, data.data, starts, body_start)
     else:
-        kernels.native.lay_out(
-            batches.buffers, batches.rows, order, data, starts, HEADER.size, body_start
+        end, crc = kernels.native.lay_out(
+            batches.buffers, batches.rows, order, data, starts, len(header), body_start
         )
+    FOOTER.pack_into(data.data, end, crc)
     return data.data, starts
 
 
@@ -209,8 +207,8 @@ def lay_out_in_python(
     data: memoryview,
     starts: Int64s,
     body_start: int,
-) -> int:
-    """The kernel's twin: fill in index and batches; the end of the last one."""
+) -> tuple[int, int]:
+    """The kernel's twin: fill in index and batches; the end of the last one, and the checksum."""
     position, entry = body_start, HEADER.size - INDEX_ENTRY.size
     chunk: list[int] = []
     for number, row in enumerate(batches.rows[order].tolist()):
@@ -228,7 +226,7 @@ def lay_out_in_python(
         chunk[4] += 1
         chunk[5:] = min(chunk[5], least_ms), max(chunk[6], greatest_ms)
         INDEX_ENTRY.pack_into(data, entry, *chunk)
-    return position
+    return position, crc32c(data[:position])
 
 
 def _stamped(buffer: Buffer, row: list[int]) -> memoryview:

@@ -12,7 +12,6 @@ from functools import cache
 from typing import Any, Final, TypeVar
 
 import numpy as np
-from crc32c import crc32c
 
 from lakelog.clock import Clock, lower_priority
 from lakelog.log.cache import CachedObject, Run, RunCache, TailCache, run_behind_lengths
@@ -22,6 +21,7 @@ from lakelog.model.failures import Corrupt, Unavailable
 from lakelog.model.ids import ByteRange, DomainId, WalId
 from lakelog.objects.port import ObjectStore
 from lakelog.records import kernels
+from lakelog.records.kernels import crc32c
 from lakelog.streams.objects import ObjectName, WalName
 from lakelog.telemetry import MetricsRegistry
 from lakelog.wal.layout import (

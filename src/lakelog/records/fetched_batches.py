@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from crc32c import crc32c
 
 from lakelog.records import kernels
 from lakelog.records.header import (
@@ -21,7 +20,7 @@ from lakelog.records.header import (
     MalformedBatchError,
     split_batches,
 )
-from lakelog.records.kernels import DONE, INT64_MAX
+from lakelog.records.kernels import DONE, INT64_MAX, crc32c
 
 if TYPE_CHECKING:
     from lakelog._native import Native

@@ -17,9 +17,12 @@ so a test runs the twins by setting `native` to None. Rules of kernels:
 
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
+import crc32c as library
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+    from typing_extensions import Buffer
 
     from lakelog._native import Native
 
@@ -78,3 +81,8 @@ missing_because: str
 """Why it could not be imported, empty if it was."""
 
 native, missing_because = _load()
+
+
+def crc32c(data: "Buffer", crc: int = 0) -> int:
+    """The CRC-32C of the data, or of what `crc` is the sum of with the data behind it."""
+    return library.crc32c(data, crc) if native is None else native.crc32c(data, crc)

@@ -24,7 +24,6 @@ from typing import BinaryIO, Final
 from zlib import crc32
 
 import msgspec
-from crc32c import crc32c
 
 from lakelog.model.failures import Corrupt
 from lakelog.records.header import (
@@ -35,6 +34,7 @@ from lakelog.records.header import (
     parse_header,
     patch,
 )
+from lakelog.records.kernels import crc32c
 
 SEGMENT_MAGIC: Final = b"KAFS"
 INDEX_MAGIC: Final = b"\x00IDX"

@@ -8,9 +8,8 @@ bytes that no other reader looks at: Parquet finds its footer from the end of th
 import io
 from typing import BinaryIO, Final
 
-from crc32c import crc32c
-
 from lakelog.model.failures import Corrupt
+from lakelog.records.kernels import crc32c
 
 MARK: Final = b"LKL1"
 MARK_BYTES: Final = 8

@@ -10,9 +10,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 import numpy as np
-from crc32c import crc32c
 
 from lakelog.model.failures import Corrupt
+from lakelog.records.kernels import crc32c
 from lakelog.records.table_batches import exact_timestamps_ms
 from lakelog.records.table_bytes import CheckedSink, Window, checked_footer
 from lakelog.records.table_rows import row_bytes
