@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from tests.log.world import QUICK, TOPIC, Node, World, batch, run
@@ -216,6 +217,35 @@ def test_a_fresh_object_is_read_once_for_all_its_readers() -> None:
         reads = [read(world, reader, stream, 0) for stream in streams * 3]
         assert all(len(values(got)) == 1 for got in await asyncio.gather(*reads))
         assert flaky.gets == 1
+
+    run(scenario)
+
+
+def test_a_reader_of_many_streams_reads_every_fresh_object_once() -> None:
+    """Each stream brought objects for itself ahead, and pushed out those that others wanted."""
+
+    async def scenario(world: World) -> None:
+        world.objects = flaky = Flaky(world)
+        writer = await world.node("broker-1")
+        small = replace(QUICK, tail_cache_bytes=80_000)  # of 240 kB in all
+        reader = await world.node("broker-2", small)
+        streams = list(range(1, 9))
+        await writer.log.create_streams(TOPIC, first_partition=0, streams=streams)
+        for number in range(30):
+            sent = [batch(bytes([number]) * 1000)] * 8
+            await writer.log.append(streams, sent, deadline_s=world.soon())
+        now_s = world.clock.monotonic_s()
+        await reader.log.prove([1], arrived_s=now_s, deadline_s=world.soon())
+        flaky.gets = 0
+        at = dict.fromkeys(streams, 0)
+        while min(at.values()) < 30:
+            wanted = [StreamRead(stream, at[stream], 2500) for stream in streams]
+            answers = await reader.log.read(wanted, bytes_max=BIG, deadline_s=world.soon())
+            for stream, got in zip(streams, answers, strict=True):
+                for offset, value in values(got):
+                    assert (offset, value[0]) == (at[stream], at[stream])
+                    at[stream] += 1
+        assert flaky.gets == 30
 
     run(scenario)
 

@@ -93,6 +93,11 @@ class ParquetSource:
     async def open(self, plans: Sequence[StreamPlan]) -> None:
         """Footers are read with the first row group that is needed."""
 
+    def reads_whole(self, name: ObjectName) -> bool:
+        """Parts of it are read."""
+        del name
+        return False
+
     async def load(self, name: ObjectName, pieces: Sequence[Piece]) -> None:
         """Bring these row groups into memory."""
         del name

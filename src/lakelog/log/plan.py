@@ -83,6 +83,9 @@ class PieceSource(Protocol):
     async def admit(self, plans: Sequence[StreamPlan]) -> set[int]:
         """Bring in what these plans, all of which begin here, begin with; who has to wait."""
 
+    def reads_whole(self, name: ObjectName) -> bool:
+        """Whether `load` brings all of an object, with what other readers want of it."""
+
     async def load(self, name: ObjectName, pieces: Sequence[Piece]) -> None:
         """Bring these pieces of one object into memory."""
 

@@ -158,7 +158,7 @@ class Reader:
             parts = self._spread(plan, bytes_max=plan.wanted.bytes_max)
             # With its first part in memory a stream has something to go out now (`_take`).
             if parts and self._is_missing(parts[0]):
-                ahead = self._ahead(plan.wanted)
+                ahead = self._ahead(plan.wanted, parts[0])
                 cold_bytes: dict[FileKind, int] = defaultdict(int)
                 for piece in ahead:
                     cold_bytes[piece.name.kind] += piece.byte_length
@@ -180,9 +180,14 @@ class Reader:
                 break
         return missing, later
 
-    def _ahead(self, wanted: StreamRead) -> list[Piece]:
-        """What is wanted and some more: whoever reads the past reads on."""
-        ahead_bytes = self._options.read_ahead_bytes
+    def _ahead(self, wanted: StreamRead, first: Piece) -> list[Piece]:
+        """What is wanted and some more: whoever reads the past reads on.
+
+        A whole object is more already. With yet more of them for every stream of a request, those
+        read first would be pushed out before the last stream is served.
+        """
+        is_whole = self._source(first).reads_whole(first.name)
+        ahead_bytes = 0 if is_whole else self._options.read_ahead_bytes
         plan = plan_stream(self._replica.state, wanted, ahead_bytes=ahead_bytes)
         pieces = self._spread(plan, bytes_max=wanted.bytes_max + ahead_bytes)
         return [piece for piece in pieces if self._is_missing(piece)]

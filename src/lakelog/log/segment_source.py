@@ -78,6 +78,11 @@ class SegmentSource:
         """Somebody read this part to its end: it may go, but others may come for it yet."""
         self._runs.spend((piece.name, piece.byte_start), run)
 
+    def reads_whole(self, name: ObjectName) -> bool:
+        """Parts of it are read."""
+        del name
+        return False
+
     async def load(self, name: ObjectName, pieces: Sequence[Piece]) -> None:
         """Read these parts of a segment in few, merged ranges."""
         if all(self.cached(piece) is not None for piece in pieces):

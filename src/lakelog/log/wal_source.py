@@ -139,12 +139,17 @@ class WalSource:
         del plans
         return set()
 
+    def reads_whole(self, name: ObjectName) -> bool:
+        """Fresh objects are."""
+        assert isinstance(name, WalName)
+        return self._clock.now_ms() - wal_id_time_ms(name.wal_id) < WHOLE_OBJECT_AGE_MS
+
     async def load(self, name: ObjectName, pieces: Sequence[Piece]) -> None:
         """Read the object whole while it is fresh, else these pieces of it."""
         assert isinstance(name, WalName)
         if all(self.cached(piece) is not None for piece in pieces):
             return  # somebody else brought it since it was planned
-        if self._clock.now_ms() - wal_id_time_ms(name.wal_id) < WHOLE_OBJECT_AGE_MS:
+        if self.reads_whole(name):
             size_bytes = pieces[0].object_bytes
             await self._reads.once((name, WHOLE), lambda: self._load_whole(name, size_bytes))
         else:
