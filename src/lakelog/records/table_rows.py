@@ -224,6 +224,9 @@ def _header_column(rows: FetchedRows) -> "tuple[pa.Array, Flags]":
 
     kind = table_schema().field("headers").type
     misfit = np.zeros(len(rows), np.bool_)
+    if rows.header_starts is None:
+        none = pa.array(np.zeros(len(rows) + 1, np.int32))
+        return pa.ListArray.from_arrays(none, pa.array([], kind.value_type), type=kind), misfit
     edges, places = rows.header_places()
     texts, bad = text_column(copied_column(rows.data, places[0], places[1]))
     if bad is not None:
