@@ -9,6 +9,7 @@ from tests.broker.data_stage import batch, idempotent
 from tests.sides import both, native, side
 
 from lakelog.log.buffer import ObjectBuffer, Sealed, seal
+from lakelog.log.options import LogOptions
 from lakelog.model.ids import DomainId
 from lakelog.records.batch_rows import COLUMNS, BatchColumn, BatchRows, rows_of
 from lakelog.records.header import parse_header
@@ -66,6 +67,30 @@ def test_an_object_is_what_its_format_says(rows: Rows) -> None:
     ]
     again = encode(WAL_ID, DomainId(3), 9, chunks)
     assert b"".join(bytes(part) for part in again.parts) == sealed.data
+
+
+def lingers(gathered: ObjectBuffer, came: list[int]) -> list[int]:
+    """How long an object is kept open each time, when so many batches came before."""
+    extended = []
+    for count in came:
+        for _ in range(count):
+            gathered.add(rows_of([1], [accepted(batch(bytes(1_000)))]))
+        extended.append(gathered.extend_linger_ms(LogOptions(linger_ms=3, linger_busy_ms=20)))
+    return extended
+
+
+def test_an_object_with_little_in_it_is_closed_after_its_linger() -> None:
+    assert lingers(ObjectBuffer(), [1]) == [0]
+    assert lingers(ObjectBuffer(), [60]) == [0]
+
+
+def test_an_object_stays_open_while_much_comes_and_no_longer_than_it_may() -> None:
+    assert lingers(ObjectBuffer(), [100, 1, 1, 1, 1, 1]) == [4, 4, 4, 4, 1, 0]
+
+
+def test_an_object_is_closed_when_its_clients_wait_for_their_answers() -> None:
+    assert lingers(ObjectBuffer(), [100, 0]) == [4, 0]
+    assert lingers(ObjectBuffer(), [100, 5, 0]) == [4, 4, 0]
 
 
 @both

@@ -155,6 +155,13 @@ PLANTS: tuple[Plant, ...] = (
         tests=("tests/records/test_table_rows.py",),
     ),
     plant(
+        "an object is kept open though nothing more comes",
+        "log/buffer.py",
+        "if is_busy and more_came else 0",
+        "if is_busy else 0",
+        tests=OF_LAYOUT,
+    ),
+    plant(
         "a stamped batch keeps its checksum",
         "native/gather.c",
         "crc32c(0, summed, (size_t)(length - BATCH_ATTRIBUTES_AT))",

@@ -108,6 +108,11 @@ def _whole(joined: Appended) -> Settled:
     return failures[0] if alike and len(failures) == len(joined.verdicts) else joined
 
 
+QUIET_MS: Final = 4
+"""While an object is kept open because much comes, it is seen so often whether more came. Busy
+connections are read a little more often than that (`server.port.READ_TICK_S`)."""
+
+
 @dataclass(slots=True)
 class ObjectBuffer:
     """The batches of one object until it is laid out."""
@@ -116,6 +121,10 @@ class ObjectBuffer:
     waiters: list[Waiter] = field(default_factory=list)
     batch_count: int = 0
     size_bytes: int = 0
+    seen_batches: int = 0
+    """How many there were when somebody last asked whether more come."""
+    extended_ms: int = 0
+    """For how long it was kept open after its first linger."""
 
     def add(self, batches: BatchRows) -> None:
         """Take in these batches, in their order."""
@@ -136,10 +145,19 @@ class ObjectBuffer:
             or self.batch_count >= options.object_batches_max
         )
 
-    def linger_left_ms(self, options: LogOptions) -> int:
-        """How much longer the object stays open once its first linger is over."""
-        busy = self.size_bytes >= options.busy_bytes or self.batch_count >= options.busy_batches
-        return max(0, options.linger_busy_ms - options.linger_ms) if busy else 0
+    def extend_linger_ms(self, options: LogOptions) -> int:
+        """How much longer the object stays open now that a linger is over, 0 if it is closed.
+
+        Clients that wait for their answers before they send more are not kept waiting: without a
+        batch since the last time it is closed.
+        """
+        is_busy = self.size_bytes >= options.busy_bytes or self.batch_count >= options.busy_batches
+        more_came = self.batch_count > self.seen_batches
+        self.seen_batches = self.batch_count
+        left_ms = options.linger_busy_ms - options.linger_ms - self.extended_ms
+        more_ms = min(left_ms, QUIET_MS) if is_busy and more_came else 0
+        self.extended_ms += max(0, more_ms)
+        return max(0, more_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,16 +150,13 @@ class Committer:
                 raise Unavailable("the stores take less than producers send") from None
 
     def _linger_over(self) -> None:
-        left_ms = self._open.linger_left_ms(self._options)
-        if left_ms:
+        more_ms = self._open.extend_linger_ms(self._options)
+        if more_ms:
             loop = asyncio.get_running_loop()
-            self._linger = loop.call_later(left_ms / 1000, self._long_linger_over)
+            self._linger = loop.call_later(more_ms / 1000, self._linger_over)
         else:
-            self._long_linger_over()
-
-    def _long_linger_over(self) -> None:
-        self._linger = None
-        self._put_due()
+            self._linger = None
+            self._put_due()
 
     def _set_aside(self) -> None:
         """The open object takes no more batches; it is written when a put is free."""

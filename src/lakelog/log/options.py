@@ -28,11 +28,12 @@ class LogOptions:
 
     linger_busy_ms: int = 20
     """… and how long when so much comes that `busy_bytes` or `busy_batches` gathered in
-    `linger_ms`: an object costs about a millisecond of work however full it is."""
+    `linger_ms`, and more goes on coming: an object costs about half a millisecond of work however
+    full it is."""
 
     busy_bytes: int = 96 << 10
 
-    busy_batches: int = 32
+    busy_batches: int = 128
 
     object_bytes_max: int = 8 << 20
     """A WAL object is closed when it holds this much."""
