@@ -9,6 +9,7 @@ reads /proc.
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,34 @@ def sockets() -> set[str]:
         if target.startswith("socket:"):
             found.add(target)
     return found
+
+
+def _connection(thing: str) -> tuple[str, str] | None:
+    """Both addresses of a TCP socket, as the kernel writes them: hexadecimal, with the port."""
+    inode = thing.removeprefix("socket:[").removesuffix("]")
+    for table in ("tcp", "tcp6"):
+        for line in _read(f"/proc/self/net/{table}").splitlines()[1:]:
+            fields = line.split()
+            if fields[9] == inode:
+                return fields[1], fields[2]
+    return None
+
+
+def _java_ports() -> set[str]:
+    """The ports on which Java listens that this process started, as the kernel writes them."""
+    ports: set[str] = set()
+    for child in children():
+        if "java" not in _command(child):
+            continue
+        held = set()
+        descriptors = Path(f"/proc/{child.split()[1]}/fd")
+        for name in os.listdir(descriptors):
+            with suppress(OSError):
+                held.add(os.readlink(descriptors / name))
+        for table in ("tcp", "tcp6"):
+            rows = [line.split() for line in _read(f"/proc/self/net/{table}").splitlines()[1:]]
+            ports |= {row[1].rpartition(":")[2] for row in rows if f"socket:[{row[9]}]" in held}
+    return ports
 
 
 def children() -> set[str]:
@@ -77,6 +106,8 @@ class LeftOpen:
         self._config = config
         self._before = self._open()
         self._first_seen: dict[str, str] = {}
+        self._addresses: dict[str, tuple[str, str]] = {}  # of sockets, while they were open
+        self._to_java: set[str] = set()
         self.found: list[str] = []
 
     @pytest.hookimpl(wrapper=True)
@@ -84,8 +115,18 @@ class LeftOpen:
         """Look after each test, its teardown included."""
         done = yield
         for thing in self._open() - self._before:
-            self._first_seen.setdefault(thing, item.nodeid)
+            if thing not in self._first_seen:
+                self._first_seen[thing] = item.nodeid
+                self._look_at(thing)
         return done
+
+    def _look_at(self, thing: str) -> None:
+        """Note where a new socket leads to, while whoever it leads to is there."""
+        addresses = _connection(thing)
+        if addresses is not None:
+            self._addresses[thing] = addresses
+            if addresses[1].rpartition(":")[2] in _java_ports():
+                self._to_java.add(thing)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -124,10 +165,15 @@ class LeftOpen:
         return sockets() | {child for child in children() if _is_ours(child)}
 
     def _is_py4j(self, thing: str) -> bool:
-        """PySpark keeps its sockets to a Java that has ended until the process ends, too."""
+        """PySpark keeps its sockets to a Java that has ended until the process ends, too.
+
+        It makes them in any thread and at any time, also when the collector lets go of an object
+        that Java holds, in the middle of a test that knows nothing of Spark.
+        """
         is_spark = self._first_seen.get(thing, "").startswith(SPARK)
-        return is_spark and thing.startswith("socket:")
+        return thing in self._to_java or (is_spark and thing.startswith("socket:"))
 
     def _named(self, thing: str) -> str:
-        what = f"{thing} ({_command(thing)})" if thing.startswith("child") else thing
+        about = _command(thing) if thing.startswith("child") else self._addresses.get(thing, "")
+        what = f"{thing} ({about})" if about else thing
         return f"{what}: seen first after {self._first_seen.get(thing, 'the last test')}"
