@@ -1,5 +1,4 @@
-/* Where the fields of a batch's records lie (`records/columns.py`), and views of such places
-   (`records/views.py`). */
+/* Where the fields of a batch's records lie, and views of such places (`records/columns.py`). */
 
 #include "functions.h"
 #include "records.h"

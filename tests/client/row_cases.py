@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from lakelog.client.watermark import ALL, INT64_MIN, NOTHING, Limit, Progress, Rule, is_live
+from lakelog.records.columns import fill_views
 from lakelog.records.fetched import FetchedRows
-from lakelog.records.views import fill_views
 
 if TYPE_CHECKING:
     from lakelog.records.kernels import Ints

@@ -15,7 +15,7 @@ from tests.sides import native
 
 from lakelog.lake.write.record_batches import hash_in_python
 from lakelog.records.build import NUMBERS, RecordBlock, write_in_python
-from lakelog.records.columns import PLACES, fill_headers_in_python
+from lakelog.records.columns import PLACES, fill_headers_in_python, fill_views_in_numpy
 from lakelog.records.fetched_batches import TABLE_ROWS
 from lakelog.records.header import HEADER_BYTES, BatchError
 from lakelog.records.kernels import DONE
@@ -30,7 +30,6 @@ from lakelog.records.ordering import (
     joined,
     sort_joined,
 )
-from lakelog.records.views import fill_views_in_numpy
 
 if TYPE_CHECKING:
     from lakelog.records.kernels import Ints, Longs

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.codecs import Codec
-from lakelog.records.columns import decode_columns
+from lakelog.records.columns import decode_columns, view_array
 from lakelog.records.fetched import FetchedRows
 from lakelog.records.header import split_batches
-from lakelog.records.views import view_array
 
 ROOMY = 1 << 20
 blobs = st.none() | st.binary(max_size=80)

@@ -20,8 +20,12 @@ from lakelog.records.codecs import Codec, OutputTooLargeError, decompress
 from lakelog.records.columns import (
     PLACES,
     RECORD_BYTES_MIN,
+    VIEW_WORDS,
+    copied_column,
     fill_columns_in_python,
     fill_headers,
+    fill_views_in_numpy,
+    text_column,
 )
 from lakelog.records.fetched_batches import FetchedBatches
 from lakelog.records.header import (
@@ -31,7 +35,6 @@ from lakelog.records.header import (
     MalformedBatchError,
 )
 from lakelog.records.kernels import DONE
-from lakelog.records.views import VIEW_WORDS, copied_column, fill_views_in_numpy, text_column
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from lakelog.records.codecs import Codec, decompress
+from lakelog.records.columns import copied_column, text_column, view_array, view_lengths
 from lakelog.records.fetched import (
     FetchedRows,
     MalformedRecordsError,
@@ -35,7 +36,6 @@ from lakelog.records.table_schema import (
     TIMESTAMP_US_MIN,
     table_schema,
 )
-from lakelog.records.views import copied_column, text_column, view_array, view_lengths
 
 if TYPE_CHECKING:
     import pyarrow as pa
