@@ -85,12 +85,12 @@ def test_an_object_with_little_in_it_is_closed_after_its_linger() -> None:
 
 
 def test_an_object_stays_open_while_much_comes_and_no_longer_than_it_may() -> None:
-    assert lingers(ObjectBuffer(), [100, 1, 1, 1, 1, 1]) == [4, 4, 4, 4, 1, 0]
+    assert lingers(ObjectBuffer(), [100, 1, 1, 1]) == [8, 8, 1, 0]
 
 
 def test_an_object_is_closed_when_its_clients_wait_for_their_answers() -> None:
-    assert lingers(ObjectBuffer(), [100, 0]) == [4, 0]
-    assert lingers(ObjectBuffer(), [100, 5, 0]) == [4, 4, 0]
+    assert lingers(ObjectBuffer(), [100, 0]) == [8, 0]
+    assert lingers(ObjectBuffer(), [100, 5, 0]) == [8, 8, 0]
 
 
 @both

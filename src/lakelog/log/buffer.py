@@ -108,9 +108,9 @@ def _whole(joined: Appended) -> Settled:
     return failures[0] if alike and len(failures) == len(joined.verdicts) else joined
 
 
-QUIET_MS: Final = 4
-"""While an object is kept open because much comes, it is seen so often whether more came. Busy
-connections are read a little more often than that (`server.port.READ_TICK_S`)."""
+QUIET_MS: Final = 8
+"""While an object is kept open because much comes, it is seen so often whether more came. Clients
+gather records for about 5 ms themselves: in less time they would seem to have stopped."""
 
 
 @dataclass(slots=True)
