@@ -9,7 +9,6 @@ reads /proc.
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -51,23 +50,6 @@ def _connection(thing: str) -> tuple[str, str] | None:
     return None
 
 
-def _java_ports() -> set[str]:
-    """The ports on which Java listens that this process started, as the kernel writes them."""
-    ports: set[str] = set()
-    for child in children():
-        if "java" not in _command(child):
-            continue
-        held = set()
-        descriptors = Path(f"/proc/{child.split()[1]}/fd")
-        for name in os.listdir(descriptors):
-            with suppress(OSError):
-                held.add(os.readlink(descriptors / name))
-        for table in ("tcp", "tcp6"):
-            rows = [line.split() for line in _read(f"/proc/self/net/{table}").splitlines()[1:]]
-            ports |= {row[1].rpartition(":")[2] for row in rows if f"socket:[{row[9]}]" in held}
-    return ports
-
-
 def children() -> set[str]:
     """The living children of this process, by number and start: numbers come again."""
     found = set()
@@ -107,7 +89,6 @@ class LeftOpen:
         self._before = self._open()
         self._first_seen: dict[str, str] = {}
         self._addresses: dict[str, tuple[str, str]] = {}  # of sockets, while they were open
-        self._to_java: set[str] = set()
         self.found: list[str] = []
 
     @pytest.hookimpl(wrapper=True)
@@ -121,12 +102,10 @@ class LeftOpen:
         return done
 
     def _look_at(self, thing: str) -> None:
-        """Note where a new socket leads to, while whoever it leads to is there."""
+        """Note where a new socket leads to: at the end of the run nobody may know any more."""
         addresses = _connection(thing)
         if addresses is not None:
             self._addresses[thing] = addresses
-            if addresses[1].rpartition(":")[2] in _java_ports():
-                self._to_java.add(thing)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -165,13 +144,9 @@ class LeftOpen:
         return sockets() | {child for child in children() if _is_ours(child)}
 
     def _is_py4j(self, thing: str) -> bool:
-        """PySpark keeps its sockets to a Java that has ended until the process ends, too.
-
-        It makes them in any thread and at any time, also when the collector lets go of an object
-        that Java holds, in the middle of a test that knows nothing of Spark.
-        """
+        """PySpark keeps its sockets to a Java that has ended until the process ends, too."""
         is_spark = self._first_seen.get(thing, "").startswith(SPARK)
-        return thing in self._to_java or (is_spark and thing.startswith("socket:"))
+        return is_spark and thing.startswith("socket:")
 
     def _named(self, thing: str) -> str:
         about = _command(thing) if thing.startswith("child") else self._addresses.get(thing, "")
