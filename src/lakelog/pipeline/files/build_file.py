@@ -15,6 +15,7 @@ of a few MiB and a row group, not by the stream.
   rows were chosen.
 """
 
+from abc import ABC, abstractmethod
 from bisect import insort
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, BinaryIO, Final, TypeAlias, assert_never
@@ -150,7 +151,7 @@ def _table_writer(task: FileTask, file: BinaryIO) -> TableFileWriter:
     )
 
 
-class _BatchRows:
+class _BatchRows(ABC):
     """The part that computes: batches to rows to a data file. One thread at a time."""
 
     def __init__(self, task: FileTask, writer: TableFileWriter) -> None:
@@ -166,9 +167,9 @@ class _BatchRows:
         self._flush()
         return self._writer.close()
 
+    @abstractmethod
     def _refuse(self, error: UnreadableBatchError) -> None:
         """Decide about a batch that cannot be read: raise, or go on without it."""
-        raise NotImplementedError
 
     def _add_batch(self, base_offset: int, batch: memoryview) -> None:
         try:
