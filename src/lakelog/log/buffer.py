@@ -109,8 +109,8 @@ def _whole(joined: Appended) -> Settled:
 
 
 QUIET_MS: Final = 8
-"""While an object is kept open because much comes, it is seen so often whether more came. Clients
-gather records for about 5 ms themselves: in less time they would seem to have stopped."""
+"""While an object is kept open because much comes, it is seen so often whether more came. With
+4 ms librdkafka's 16 KiB batches cost a third more CPU, and franz-go was a quarter faster."""
 
 
 @dataclass(slots=True)

@@ -28,8 +28,8 @@ class LogOptions:
 
     linger_busy_ms: int = 20
     """… and how long when so much comes that `busy_bytes` or `busy_batches` gathered in
-    `linger_ms`, and more goes on coming: an object costs about half a millisecond of work however
-    full it is."""
+    `linger_ms`, and more goes on coming: an object costs a millisecond or two of work however full
+    it is."""
 
     busy_bytes: int = 96 << 10
 
