@@ -43,6 +43,39 @@ def test_a_function_is_called_on_the_loop_in_order() -> None:
     assert seen == [(number, "x") for number in range(5)]
 
 
+def test_a_caller_that_got_the_number_of_the_ended_thread_hears_that_it_is_closed() -> None:
+    async def nothing() -> None:
+        pass
+
+    thread = LoopThread("worker")
+    ended = thread.run(_number())
+    thread.close()
+    heard: list[str] = []
+    same_number = threading.Event()
+
+    def call() -> None:
+        if threading.get_ident() == ended:
+            same_number.set()
+        try:
+            thread.run(nothing())
+        except Closed as closed:
+            heard.append(str(closed))
+
+    for _ in range(100):  # the first already, as a rule
+        caller = threading.Thread(target=call)
+        caller.start()
+        caller.join()
+        if same_number.is_set():
+            break
+    else:
+        pytest.skip("this system does not give out the numbers of threads again")
+    assert set(heard) == {"worker is closed"}
+
+
+async def _number() -> int:
+    return threading.get_ident()
+
+
 def test_work_that_takes_too_long_is_cancelled() -> None:
     ended = threading.Event()
 

@@ -53,7 +53,7 @@ class LoopThread:
         (Closed).
         """
         core = self._core
-        assert threading.get_ident() != core.thread.ident, "the loop would wait for itself"
+        assert not core.is_current(), "the loop would wait for itself"
         with core.lock:
             if not core.is_usable():
                 work.close()
@@ -109,6 +109,13 @@ class _Core:
         """Whether the loop takes work: not after the end, and not in a forked child."""
         return not self.is_ended and os.getpid() == self._process_id
 
+    def is_current(self) -> bool:
+        """Whether the caller runs on the thread.
+
+        By the object: the number of a thread that has ended is given to the next one.
+        """
+        return threading.current_thread() is self.thread
+
     def end(self) -> None:
         """Stop the loop and wait for the thread."""
         if os.getpid() != self._process_id:
@@ -117,7 +124,7 @@ class _Core:
             if not self.is_ended:
                 self.is_ended = True
                 self.loop.call_soon_threadsafe(self.loop.stop)
-        if threading.get_ident() != self.thread.ident:  # the collector runs on any thread
+        if not self.is_current():  # the collector runs on any thread
             self.thread.join(CLOSE_TIMEOUT_S)
 
     def _work(self) -> None:
