@@ -1,9 +1,7 @@
 """Plain requests become rows; nobody can tell it from any answer."""
 
-import asyncio
-
 import pytest
-from tests.server.produce_ways import Conversation, conversation_of, converse
+from tests.server.produce_ways import Conversation, conversation_of, converse, run
 from tests.sides import native
 
 SEEDS = 150
@@ -18,20 +16,20 @@ def _compiled() -> None:
 def test_both_ways_answer_alike(first: int) -> None:
     """`python -m tests.server.produce_ways` compares as many as you like."""
 
-    async def run() -> None:
+    async def compare() -> None:
         for seed in range(first, first + 15):
             conversation = conversation_of(seed)
             by_rows, _ = await converse(conversation, rows=True)
             one_by_one, _ = await converse(conversation, rows=False)
             assert by_rows == one_by_one, f"seed {seed}"
 
-    asyncio.run(run())
+    run(compare())
 
 
 def test_most_of_what_clients_send_becomes_rows() -> None:
     """Else the comparison would compare the ordinary way with itself."""
 
-    async def run() -> tuple[int, int]:
+    async def compare() -> tuple[int, int]:
         requests = rows = 0
         for seed in range(40):
             conversation = conversation_of(seed)
@@ -40,13 +38,13 @@ def test_most_of_what_clients_send_becomes_rows() -> None:
             rows += taken
         return requests, rows
 
-    requests, rows = asyncio.run(run())
+    requests, rows = run(compare())
     assert rows > requests / 2
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 61, 1000])
 def test_bytes_may_come_in_pieces_of_any_size(step: int) -> None:
-    async def run() -> None:
+    async def compare() -> None:
         whole = b"".join(conversation_of(3).pieces)
         pieces = tuple(whole[at : at + step] for at in range(0, len(whole), step))
         in_pieces, _ = await converse(Conversation(pieces, 0), rows=True)
@@ -54,4 +52,4 @@ def test_bytes_may_come_in_pieces_of_any_size(step: int) -> None:
         assert in_pieces == at_once
         assert in_pieces.sent
 
-    asyncio.run(run())
+    run(compare())
