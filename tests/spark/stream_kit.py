@@ -14,9 +14,11 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 from tests.lake.running import Broker
 
 GIVE_UP_S = 60
+STARTS_MAX = 3
 
 
 @dataclass
@@ -74,7 +76,7 @@ class Streams:
             writer = writer.trigger(once=True)
         if ends:
             writer = writer.trigger(availableNow=True)
-        query = writer.start()
+        query = started(writer)
         try:
             yield query, taken
         finally:
@@ -97,6 +99,24 @@ class Streams:
         admin = self.admin()
         (done,) = admin.delete_records([TopicPartition(topic, partition, before)]).values()
         done.result(GIVE_UP_S)
+
+
+def started(writer: DataStreamWriter) -> StreamingQuery:
+    """A query whose source is there.
+
+    Spark gives the Python process of a source ten seconds to start, whatever else the machine does,
+    and has no setting for it; a query that was refused so has read nothing, and begins again.
+    """
+    for _ in range(STARTS_MAX):
+        query = writer.start()
+        until_s = time.monotonic() + GIVE_UP_S
+        while query.isActive and query.status["message"].startswith("Initializing"):
+            assert time.monotonic() < until_s, query.status
+            time.sleep(0.02)
+        failure = query.exception()
+        if failure is None or "failed to connect back" not in str(failure):
+            break
+    return query
 
 
 def numbered(count: int, *, first: int = 0) -> list[bytes]:
