@@ -271,7 +271,7 @@ LOG: tuple[Plant, ...] = (
         "                queue._pending[queue._number] = queue._pending.pop(own.number)\n"
         "                assert queue._incarnation is not None\n"
         "                stamp = Stamp(queue._incarnation, queue._number)\n"
-        "                record = Record(queue._name, stamp, LEVEL_MAX, own.record.events)\n"
+        "                record = DomainRecord(queue._name, stamp, LEVEL_MAX, own.record.events)\n"
         "                own = OwnRecord(queue._number, record, encode_record(record))\n"
         "                failures += 1\n"
         "                await asyncio.sleep(self._options.retry_backoff.grown_s(failures))\n"

@@ -65,8 +65,10 @@ def sweep(worlds: tuple[str, ...], seeds: range, jobs: int, *, stop: bool) -> in
     began = time.perf_counter()
     failed: list[int] = []
     reached: Counter[str] = Counter()
+    # Who stops at the first failure hears of each seed at once: the next may go on for ever.
+    at_once = 1 if stop else 4
     with ProcessPoolExecutor(jobs) as pool:
-        for seed, by_world, states in pool.map(partial(attempt, worlds), seeds, chunksize=4):
+        for seed, by_world, states in pool.map(partial(attempt, worlds), seeds, chunksize=at_once):
             reached.update(states)
             if any(by_world.values()):
                 failed.append(seed)
