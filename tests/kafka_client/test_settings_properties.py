@@ -33,6 +33,8 @@ def config_of(text: str) -> dict[str, object]:
         ("a=\\u00fc\\t\\q", "a", "\u00fc\tq"),
         ("a=1\na=2", "a", "2"),
         ("# a=0\n! a=0\n\na=1", "a", "1"),
+        ("b=1\r\na=2\rc=3", "a", "2"),
+        ("a=x\u2028y\x85z\x0b\x1c\f!", "a", "x\u2028y\x85z\x0b\x1c\f!"),
     ],
 )
 def test_a_line_is_read_as_java_reads_it(text: str, key: str, value: str) -> None:
@@ -47,17 +49,23 @@ def escaped(text: str) -> str:
     )
 
 
-@given(
-    st.dictionaries(st.text(st.characters(max_codepoint=0xFFFF)), st.text("aZ=:#! \\\t\n\u00fc"))
-)
+def stored(given: dict[str, str]) -> str:
+    return "\n".join(f"{escaped(key)}={escaped(value)}" for key, value in given.items())
+
+
+letters = st.characters(max_codepoint=0xFFFF)
+
+
+@given(st.dictionaries(st.text(letters), st.text("aZ=:#! \\\t\n\u00fc")))
 def test_what_java_stores_is_read_back(given: dict[str, str]) -> None:
-    lines = [f"{escaped(key)}={escaped(value)}" for key, value in given.items()]
-    assert parse_properties("\n".join(lines)) == given
+    assert parse_properties(stored(given)) == given
 
 
-@given(st.text())
-def test_any_text_is_read_without_a_crash(text: str) -> None:
-    parse_properties(text)
+@given(st.text(letters) | st.text("aZ=:#! \\\t\f\r\nu0d\u00fc"))
+def test_what_is_read_of_any_text_is_stored_and_read_back(text: str) -> None:
+    found = parse_properties(text)
+    assert parse_properties(stored(found)) == found
+    assert len(found) <= text.count("\n") + text.count("\r") + 1
 
 
 @pytest.mark.parametrize(

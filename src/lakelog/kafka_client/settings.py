@@ -217,7 +217,8 @@ def parse_properties(text: str) -> dict[str, str]:
     Comments, continued lines and escapes are Java's.
     """
     found: dict[str, str] = {}
-    lines = iter(text.splitlines())
+    # Not str.splitlines, for which a form feed and several letters end a line too.
+    lines = iter(re.split(r"\r\n|[\r\n]", text))
     for line in lines:
         whole = line.lstrip(" \t\f")
         if not whole or whole[0] in "#!":
