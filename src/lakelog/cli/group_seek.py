@@ -79,13 +79,10 @@ def parse_target(text: str, *, now_ms: int) -> Bound:
         word = f"@{word}"
     try:
         found = parse(word, now_ms=now_ms)
-    except (OffsetError, OverflowError):
+    except OffsetError:
         raise OffsetError(f"{text!r} is no place to go; write {TARGETS}") from None
     if found.end is not None or word.endswith(":"):
         raise OffsetError(f"{text!r} is a range; write one place: {TARGETS}")
-    if isinstance(found.start, At):
-        # On the wire a time below 0 is no time but a word such as "latest".
-        return At(max(0, found.start.timestamp_ms))
     return found.start
 
 

@@ -9,7 +9,8 @@
 
 A time is milliseconds (13 digits), seconds (10 digits), a date `2026-01-31`, a date and time
 `2026-01-31T12:00:00Z`, or relative to now: `-1h`, `-15m`, `-7d`. As the second of two it may also
-be a length (`@-2h:30m`) or `end`. Ranges are half-open.
+be a length (`@-2h:30m`) or `end`. Ranges are half-open. A time before 1970 counts as 1970: on the
+wire a time below 0 is no time but a word such as "latest".
 """
 
 import re
@@ -18,6 +19,8 @@ from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
 UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+LENGTH_MS_MAX: Final = 1 << 62
+"""So that a time and a length together still fit into the 64 bits of the wire."""
 GRAMMAR: Final = "start, end, :end, +n, -n, n, a:b, @timestamp or @t1:t2"
 
 _NUMBER: Final = re.compile(r"[0-9]{1,19}")
@@ -147,7 +150,7 @@ def _end_time(text: str, start: Bound, whole: str, now_ms: int) -> Bound:
 
 def _time(text: str, now_ms: int) -> int:
     if text.startswith("-"):
-        return now_ms - _length_ms(text[1:])
+        return max(0, now_ms - _length_ms(text[1:]))
     if text.isdigit():
         return int(text) if len(text) == 13 else int(text) * 1000
     try:
@@ -156,13 +159,16 @@ def _time(text: str, now_ms: int) -> int:
         raise OffsetError(f"{text!r} is no date: {reason}") from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return int(moment.timestamp() * 1000)
+    return max(0, int(moment.timestamp() * 1000))
 
 
 def _length_ms(text: str) -> int:
     found = _LENGTH.fullmatch(text)
     assert found is not None, text
-    return int(float(found["number"]) * UNITS_MS[found["unit"]])
+    length_ms = float(found["number"]) * UNITS_MS[found["unit"]]
+    if length_ms >= LENGTH_MS_MAX:
+        raise OffsetError(f"{text!r} is too long a time")
+    return int(length_ms)
 
 
 def _number(text: str, whole: str) -> int:
