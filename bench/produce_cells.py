@@ -6,8 +6,9 @@ partitions, where librdkafka sends a request for each.
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 import msgspec
 
@@ -45,6 +46,29 @@ class Shape:
 LARGE = Shape("1 KiB, 1 MB", 1_024, 1_000_000, 100.0, 8)
 MIDDLE = Shape("100 B, 16 KiB", 100, 16_384, 20.0, 256)
 SMALL = Shape("100 B, 1,000 B", 100, 1_000, 5.0, 2_048)
+
+
+class ProducerSettings(TypedDict):
+    """What every producer is told, whatever else its own job says."""
+
+    partitions: int
+    record_bytes: int
+    batch_bytes: int
+    linger_ms: float
+    seconds: float
+    bytes_max: int
+
+
+def told(scale: Scale, shape: Shape, bytes_max: int) -> ProducerSettings:
+    """Return the settings of a producer that writes records of this shape."""
+    return ProducerSettings(
+        partitions=PARTITIONS,
+        record_bytes=shape.record_bytes,
+        batch_bytes=shape.batch_bytes,
+        linger_ms=shape.linger_ms,
+        seconds=scale.seconds,
+        bytes_max=bytes_max,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +118,7 @@ def produce_cells(scale: Scale) -> list[ProduceCell]:
 
 def librdkafka(scale: Scale, shape: Shape) -> tuple[Producing, ...]:
     """Two producers, each with half of the bytes."""
-    job = ProduceJob(
-        partitions=PARTITIONS,
-        record_bytes=shape.record_bytes,
-        batch_bytes=shape.batch_bytes,
-        linger_ms=shape.linger_ms,
-        seconds=scale.seconds,
-        bytes_max=scale.bytes_max // CLIENTS,
-    )
-    return (job,) * CLIENTS
+    return (ProduceJob(**told(scale, shape, scale.bytes_max // CLIENTS)),) * CLIENTS
 
 
 def sockets(scale: Scale, shape: Shape, request_partitions: int) -> tuple[Producing, ...]:
@@ -124,56 +140,34 @@ def java_cells(scale: Scale) -> list[ProduceCell]:
     if not cached_versions():
         raise PeerAbsentError("no jars of Apache Kafka in the cache")
     command = tuple(find_peer().command(PERFORMANCE_TOOL, heap="512m"))
-    return [
-        ProduceCell(
-            f"many: Java, {shape.name}",
-            (
-                JavaJob(
-                    partitions=PARTITIONS,
-                    record_bytes=shape.record_bytes,
-                    batch_bytes=shape.batch_bytes,
-                    linger_ms=shape.linger_ms,
-                    seconds=scale.seconds,
-                    bytes_max=min(scale.bytes_max, int(JAVA_BYTES_S * scale.seconds)),
-                    command=command,
-                ),
-            ),
-        )
-        for shape in (MIDDLE, SMALL)
-    ]
+    bytes_max = min(scale.bytes_max, int(JAVA_BYTES_S * scale.seconds))
+    return many_cells(
+        "Java", lambda shape: JavaJob(**told(scale, shape, bytes_max), command=command)
+    )
 
 
 def franz_go_cells(scale: Scale) -> list[ProduceCell]:
     """Return the cells of franz-go; raise GoAbsentError where it cannot be built."""
     program = str(franz_go_program())
+    return many_cells(
+        "franz-go",
+        lambda shape: FranzGoJob(**told(scale, shape, scale.bytes_max), program=program),
+    )
+
+
+def many_cells(client: str, job: Callable[[Shape], Producing]) -> list[ProduceCell]:
+    """Return the cells of one process of a client that sends batches of many partitions at once."""
     return [
-        ProduceCell(
-            f"many: franz-go, {shape.name}",
-            (
-                FranzGoJob(
-                    partitions=PARTITIONS,
-                    record_bytes=shape.record_bytes,
-                    batch_bytes=shape.batch_bytes,
-                    linger_ms=shape.linger_ms,
-                    seconds=scale.seconds,
-                    bytes_max=scale.bytes_max,
-                    program=program,
-                ),
-            ),
-        )
-        for shape in (MIDDLE, SMALL)
+        ProduceCell(f"many: {client}, {shape.name}", (job(shape),)) for shape in (MIDDLE, SMALL)
     ]
 
 
 def foreign_cells(scale: Scale) -> list[ProduceCell]:
     """Return the cells of clients in other languages; says which are absent, and why."""
     cells: list[ProduceCell] = []
-    try:
-        cells += java_cells(scale)
-    except PeerAbsentError as absent:
-        print(f"  skipped, Java: {absent}")
-    try:
-        cells += franz_go_cells(scale)
-    except GoAbsentError as absent:
-        print(f"  skipped, franz-go: {absent}")
+    for client, cells_of in (("Java", java_cells), ("franz-go", franz_go_cells)):
+        try:
+            cells += cells_of(scale)
+        except (PeerAbsentError, GoAbsentError) as absent:
+            print(f"  skipped, {client}: {absent}")
     return cells
