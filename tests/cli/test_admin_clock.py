@@ -8,7 +8,7 @@ import pytest
 from tests.cli.conftest import Command
 
 from lakelog.clock import SystemClock, SystemUptime
-from lakelog.objects.local_clock import FILE, GoodTime
+from lakelog.objects.local_clock import FILE, TrustedTime
 from lakelog.objects.local_files import make_root
 
 MONTH_MS = 30 * 24 * 3_600_000
@@ -19,7 +19,7 @@ def jumped(tmp_path: Path) -> Path:
     """A data directory whose note says that it should be a month earlier, in this boot."""
     uptime = SystemUptime()
     now_ms = SystemClock().now_ms()
-    good = GoodTime(1, now_ms - MONTH_MS, uptime.boot(), uptime.uptime_s())
+    good = TrustedTime(1, now_ms - MONTH_MS, uptime.boot(), uptime.uptime_s())
     make_root(str(tmp_path / "objects"))
     (tmp_path / "objects" / FILE).write_bytes(msgspec.json.encode(good))
     return tmp_path

@@ -56,8 +56,8 @@ def test_a_kill_at_any_moment_never_makes_the_next_start_refuse(tmp_path: Path) 
     often = (*NO_HTTP, "--set", "domain.milestone_ms=1")
     for seen in ("metadata.db", "objects/probe", "objects/milestone", "metadata.db"):
         process = serve(*often, data=tmp_path)
-        while process.poll() is None and not (tmp_path / seen).exists():
-            continue  # killed as soon as this much is on the disk
+        while not (tmp_path / seen).exists():  # killed as soon as this much is on the disk
+            assert process.poll() is None, f"refused before there was {seen}"
         process.kill()
         process.communicate(timeout=PATIENCE_S)
     for number in range(3):

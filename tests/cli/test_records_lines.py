@@ -1,12 +1,13 @@
 """What `consume` prints, `produce --json` reads back without loss."""
 
+import base64
 import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakelog.cli.records import LineError, parse_line, render_line
+from lakelog.cli.records import FIELDS, LineError, parse_line, render_line
 from lakelog.records.build import Record
 
 blobs = st.none() | st.binary(max_size=30) | st.text(max_size=20).map(str.encode)
@@ -70,9 +71,26 @@ def test_what_is_no_record_is_refused(line: str) -> None:
         parse_line(line)
 
 
-@given(st.text(max_size=60))
-def test_nothing_but_a_line_error_leaves_the_parser(line: str) -> None:
+values = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9)
+binaries = st.binary(max_size=9).map(lambda data: {"base64": base64.b64encode(data).decode()})
+fields = {
+    "key": binaries | st.text(max_size=9),
+    "value": binaries | values,
+    "headers": st.lists(st.tuples(binaries | st.just("h"), binaries), max_size=2),
+    "timestamp": st.integers(-2, 1 << 63),
+    "partition": st.integers(-2, 1 << 63),
+}
+objects = st.fixed_dictionaries({}, optional=fields) | st.dictionaries(
+    st.sampled_from(sorted(FIELDS)), values
+)
+
+
+@given(st.text(max_size=60) | objects.map(json.dumps))
+def test_any_line_is_refused_or_a_record_that_can_be_written_again(line: str) -> None:
     try:
-        parse_line(line)
+        record, partition = parse_line(line)
     except LineError:
         return
+    partition = partition or 0
+    written = render_line(record, topic="t", partition=partition, offset=0)
+    assert parse_line(written) == (record, partition)

@@ -108,7 +108,9 @@ def test_a_heartbeat_of_exactly_a_third_is_too_slow() -> None:
     "address", ["127.0.0.1:9100", "node-1.example.com:1", "[::1]:9100", "[fe80::1%eth0]:65535"]
 )
 def test_addresses_are_host_and_port(address: str) -> None:
-    replace(GOOD, rpc_address=address).validate()
+    config = replace(GOOD, rpc_address=address, raft_address=address)
+    config.validate()
+    assert (config.node.rpc_address, config.node.raft_address) == (address, address)
 
 
 @pytest.mark.parametrize(

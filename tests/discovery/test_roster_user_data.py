@@ -151,13 +151,19 @@ def test_bytes_that_are_no_node_are_nothing(data: bytes | None) -> None:
 
 
 @given(st.binary(max_size=200), st.integers(0, 255), st.integers(0, len(NODE_BYTES) - 1))
-def test_no_bytes_at_all_break_a_decoder(noise: bytes, byte: int, place: int) -> None:
-    flipped = NODE_BYTES[:place] + bytes([byte]) + NODE_BYTES[place + 1 :]
-    facts = encode_facts(FACTS)
-    for data in (noise, NODE_MAGIC + b"\x01" + noise, FACTS_MAGIC + b"\x01" + noise, flipped):
-        decode_node(data)
-        decode_facts(data)
-    decode_facts(facts[: place % len(facts)] + bytes([byte]) + facts[place % len(facts) + 1 :])
+def test_any_bytes_are_nothing_or_what_can_be_sent_on(noise: bytes, byte: int, place: int) -> None:
+    made = noise, NODE_MAGIC + b"\x01" + noise, FACTS_MAGIC + b"\x01" + noise
+    damaged = (changed(good, place, byte) for good in (NODE_BYTES, encode_facts(FACTS)))
+    for data in (*made, *damaged):
+        node, facts = decode_node(data), decode_facts(data)
+        assert node is None or decode_node(encode_node(node)) == node
+        assert facts is None or decode_facts(encode_facts(facts)) == facts
+        assert node is None or facts is None
+
+
+def changed(data: bytes, place: int, byte: int) -> bytes:
+    place %= len(data)
+    return data[:place] + bytes([byte]) + data[place + 1 :]
 
 
 def test_facts_are_read_as_they_were_written() -> None:

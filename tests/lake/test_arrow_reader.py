@@ -252,9 +252,9 @@ def test_reads_while_producers_write_and_the_pipeline_compacts_are_exact(broker:
 
 def test_the_package_itself_has_both_functions_and_loads_nothing_for_them() -> None:
     code = (
-        "import sys, lakelog; assert 'lakelog.lake' not in sys.modules;"
-        "assert lakelog.read and lakelog.open;"
-        "heavy = {'pyarrow', 'pyspark', 'pandas', 'starlette'} & set(sys.modules);"
-        "assert not heavy, heavy"
+        "import sys, lakelog; print('lakelog.lake' in sys.modules);"
+        "print(lakelog.read.__name__, lakelog.open.__name__);"
+        "print({'pyarrow', 'pyspark', 'pandas', 'starlette'} & set(sys.modules))"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    ran = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert ran.stdout.splitlines() == ["False", "read open", "set()"]

@@ -2,11 +2,11 @@
 
 import pickle
 from collections.abc import Mapping
-from contextlib import suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
 
 from lakelog.config.named_options import BadOption, ClusterOptions
 from lakelog.lake.write.commit_client import Transaction
@@ -119,19 +119,35 @@ def test_an_error_travels_between_processes() -> None:
     assert (again.option, str(again)) == (error.option, str(error))
 
 
-names = st.sampled_from(
-    [
-        "topic",
-        "txnAppId",
-        "txnVersion",
-        "includeHeaders",
-        "kafka.compression.type",
-        "lakelog.server",
-    ]
-)
+kinds: dict[str, SearchStrategy[str]] = {
+    "topic": st.sampled_from(["t", " t ", " "]),
+    "txnAppId": st.just("job"),
+    "txnVersion": st.sampled_from(["7", "-7", "x"]),
+    "includeHeaders": st.sampled_from(["true", "false", "x"]),
+    "kafka.compression.type": st.sampled_from(["zstd", "NONE", "x"]),
+}
+likely = st.fixed_dictionaries({"lakelog.server": st.just("http://h:8080")}, optional=kinds)
+names = st.sampled_from([*kinds, "lakelog.server"]) | st.text(max_size=8)
 
 
-@given(st.dictionaries(names | st.text(max_size=8), st.text(max_size=12)), st.booleans())
-def test_any_options_are_parsed_or_refused(options: dict[str, str], streaming: bool) -> None:
-    with suppress(BadOption):
-        parse_write(options, streaming=streaming)
+@given(likely | st.dictionaries(names, st.text(max_size=12)), st.booleans())
+def test_any_options_are_parsed_or_refused_by_name(
+    options: dict[str, str], streaming: bool
+) -> None:
+    found = request_or_failure(options, streaming=streaming)
+    if isinstance(found, BadOption):
+        assert found.option.lower() in str(found).lower()
+        return
+    topic = options.get("topic")
+    assert found.topic == (None if topic is None else topic.strip())
+    assert found.topic != ""
+    assert (found.transaction is not None) == ({"txnAppId", "txnVersion"} <= options.keys())
+    assert found.transaction is None or not streaming
+    assert found.connection.servers
+
+
+def request_or_failure(options: Mapping[str, str], *, streaming: bool) -> WriteRequest | BadOption:
+    try:
+        return parse_write(options, streaming=streaming)
+    except BadOption as failure:
+        return failure

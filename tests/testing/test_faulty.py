@@ -145,7 +145,9 @@ def test_healing_leaves_only_latency() -> None:
 
     async def act(bench: Bench) -> None:
         faults.heal()
-        await bench.log.append(b"one")
+        assert await bench.log.append(b"one") == 1
+        assert bench.loop.time() > 0
+        assert (await bench.log.read(after=0)).records == (b"one",)
 
     run(faults, act)
 

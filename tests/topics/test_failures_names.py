@@ -9,6 +9,7 @@ from lakelog.topics.failures import InvalidTopic
 @pytest.mark.parametrize("name", ["a", "A-9", "a.b_c", "...", "x" * 249, "__consumer_offsets"])
 def test_kafkas_names_are_allowed(name: str) -> None:
     failures.check_name(name)
+    assert failures.name_fault(name) is None
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Subscriptions and assignments of classic consumers: bytes of real clients, then any bytes."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given
@@ -20,6 +21,7 @@ from lakelog.wire.codec import (
 )
 from lakelog.wire.schema import ProtocolError
 
+T = TypeVar("T")
 VERSIONS = range(VERSION_MAX + 1)
 ORDERS = ConsumerTopicPartitions("orders", (0, 1, 2, 3))
 
@@ -178,10 +180,33 @@ def test_a_cut_off_message_is_refused(
         decode_subscription(whole[:size])
 
 
-@given(st.binary(max_size=60))
-def test_any_bytes_are_read_or_refused(data: bytes) -> None:
-    for decoder in (decode_subscription, decode_subscribed_topics, decode_assignment):
-        try:
-            decoder(memoryview(data))
-        except ProtocolError:
-            continue
+def damaged(message: bytes, place: int, byte: int) -> bytes:
+    place %= len(message)
+    return message[:place] + bytes([byte]) + message[place + 1 :]
+
+
+@given(
+    st.binary(max_size=60)
+    | st.builds(
+        damaged,
+        subscriptions.map(encode_subscription) | assignments.map(encode_assignment),
+        st.integers(0, 500),
+        st.integers(0, 255),
+    )
+)
+def test_any_bytes_are_refused_or_read_as_what_can_be_written(data: bytes) -> None:
+    assignment = read(decode_assignment, data)
+    if assignment is not None:
+        assert decode_assignment(encode_assignment(assignment)) == assignment
+    subscription = read(decode_subscription, data)
+    topics = read(decode_subscribed_topics, data)
+    if subscription is not None:
+        assert decode_subscription(encode_subscription(subscription)) == subscription
+        assert topics == subscription.topics
+
+
+def read(decoder: Callable[[memoryview], T], data: bytes) -> T | None:
+    try:
+        return decoder(memoryview(data))
+    except ProtocolError:
+        return None
