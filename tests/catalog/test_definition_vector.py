@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.catalog.kit import advance
 
 from lakelog.catalog.definition import (
-    Fit,
+    AdvanceStatus,
     JudgedAdvance,
     advanced,
     format_vector,
@@ -53,19 +53,19 @@ def test_any_text_is_a_vector_or_corrupt(text: str) -> None:
 @pytest.mark.parametrize(
     ("reached", "start", "end", "expected"),
     [
-        (None, 0, 5, Fit.FRESH),
-        (0, 0, 5, Fit.FRESH),
-        (5, 5, 9, Fit.FRESH),
-        (5, 0, 5, Fit.PRESENT),
-        (9, 0, 5, Fit.PRESENT),
-        (9, 5, 9, Fit.PRESENT),
+        (None, 0, 5, AdvanceStatus.FRESH),
+        (0, 0, 5, AdvanceStatus.FRESH),
+        (5, 5, 9, AdvanceStatus.FRESH),
+        (5, 0, 5, AdvanceStatus.PRESENT),
+        (9, 0, 5, AdvanceStatus.PRESENT),
+        (9, 5, 9, AdvanceStatus.PRESENT),
         (3, 0, 5, None),
         (3, 4, 5, None),
         (None, 4, 5, None),
     ],
 )
 def test_only_what_follows_the_vector_is_fresh(
-    reached: int | None, start: int, end: int, expected: Fit | None
+    reached: int | None, start: int, end: int, expected: AdvanceStatus | None
 ) -> None:
     vector = {} if reached is None else {1: reached}
     judged = judge(vector, advance(1, start, end))
@@ -75,7 +75,7 @@ def test_only_what_follows_the_vector_is_fresh(
 @pytest.mark.parametrize("reached", [None, 3])
 def test_a_gap_is_admitted_only_where_the_log_begins(reached: int | None) -> None:
     vector = {} if reached is None else {0: reached}
-    assert judge(vector, Advance(0, 7, 9, (), at_log_start=True)) is Fit.FRESH
+    assert judge(vector, Advance(0, 7, 9, (), at_log_start=True)) is AdvanceStatus.FRESH
     assert isinstance(judge(vector, Advance(0, 7, 9, ())), Misfit)
     assert isinstance(judge({0: 8}, Advance(0, 7, 9, (), at_log_start=True)), Misfit)
 
@@ -96,7 +96,7 @@ def test_whatever_is_offered_in_whatever_order_no_offset_is_taken_twice(
     taken: set[tuple[int, int]] = set()
     for partition, start, count in offers:
         offer = advance(partition, start, start + count)
-        if judge(vector, offer) is Fit.FRESH:
+        if judge(vector, offer) is AdvanceStatus.FRESH:
             new = {(partition, offset) for offset in range(start, start + count)}
             assert not new & taken
             taken |= new

@@ -131,21 +131,21 @@ def test_files_are_scanned_and_the_rest_is_read() -> None:
     kinds = [PARQUET, SEGMENT, PARQUET, WAL, WAL]
     parts = topic_parts([hinted(kinds, 0, 50)], "/d")
     assert parts.whole == ("/d/f0", "/d/f2")
-    assert parts.cut == ()
+    assert parts.partial == ()
     assert tails(parts) == [(10, 20), (30, 50)]
 
 
 def test_a_file_is_cut_where_the_range_ends_and_where_a_trimmed_log_begins() -> None:
     kinds = [PARQUET, PARQUET, PARQUET]
     parts = topic_parts([hinted(kinds, 4, 25, partition=3)], "/d")
-    assert [(one.path, one.partition, one.start, one.end) for one in parts.cut] == [
+    assert [(one.path, one.partition, one.start, one.end) for one in parts.partial] == [
         ("/d/f0", 3, 4, 10),
         ("/d/f2", 3, 20, 25),
     ]
     assert parts.whole == ("/d/f1",)
     # Its file may begin before its entry: the log was trimmed while it was made.
     parts = topic_parts([hinted(kinds, 10, 30)], "/d")
-    assert [one.path for one in parts.cut] == ["/d/f1"]
+    assert [one.path for one in parts.partial] == ["/d/f1"]
 
 
 @pytest.mark.parametrize("directory", [None, "/d[1]", "/d*", "/d?"])
@@ -175,7 +175,7 @@ def test_hostile_rows_of_a_file_are_those_of_a_reader(
     parts = topic_parts(ranges, str(tmp_path))
     files = (str(file),)
     if cut:
-        (one,) = topic_parts([hinted([PARQUET], 4, 10)], str(tmp_path)).cut
+        (one,) = topic_parts([hinted([PARQUET], 4, 10)], str(tmp_path)).partial
         bounds = type(one)(str(file), 7, start, end)
         parts = TopicParts((), (bounds,), ())
     else:

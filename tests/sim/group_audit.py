@@ -30,7 +30,7 @@ from lakelog.groups.table import GroupTable, domain_index
 from lakelog.meta import keys
 from lakelog.model.errors import ErrorCode
 from lakelog.testing.faulty import Journal, Mutation
-from lakelog.testing.group_history import GroupTruth, Place
+from lakelog.testing.group_history import GroupLogView, Place
 from lakelog.testing.group_invariants import (
     check_group,
     check_offsets,
@@ -70,7 +70,7 @@ class GroupAuditor:
 
     def __init__(self, journal: Journal, *, domains: int, checkpoint_records: int) -> None:
         self.states = [DomainState() for _ in range(domains)]
-        self.truth = GroupTruth()
+        self.log_view = GroupLogView()
         self.violations: list[str] = []
         self.reached: set[str] = set()
         self.believers: list[Believer] = []
@@ -166,10 +166,10 @@ class GroupAuditor:
         self.violations += check_step(before, event, after, outcome)
         if after is not before:
             self._changed(group_id, before, after, event)
-            self.truth.see_group(group_id, before, after, at_s)
+            self.log_view.see_group(group_id, before, after, at_s)
         now = table.offsets.get(group_id, {})
         self.violations += check_offsets(offsets, event, outcome, now)
-        self.truth.see_offsets(group_id, offsets, now, at_s)
+        self.log_view.see_offsets(group_id, offsets, now, at_s)
         self._watch(event, outcome, offsets, mutation)
         self.believe(group_id)
 

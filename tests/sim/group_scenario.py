@@ -64,7 +64,7 @@ def run_group_seed(seed: int) -> GroupResult:
     world = made[0].world
     auditor, history = world.auditor, world.history
     violations = [*auditor.violations, *world.violations, *world.journal.overlaps]
-    violations += check_group_history(history, auditor.truth)
+    violations += check_group_history(history, auditor.log_view)
     asked = len(history.beaten) + len(history.committed) + len(history.told) + len(history.read)
     reached = world.reached | auditor.reached
     return GroupResult(seed, violations, reached, trace, made[0].settled_s, asked)

@@ -14,7 +14,7 @@ from lakelog.groups.state import (
 from lakelog.model.errors import ErrorCode
 from lakelog.testing.group_history import (
     GroupHistory,
-    GroupTruth,
+    GroupLogView,
     HeardAssignment,
     HeardCommit,
     HeardGeneration,
@@ -43,9 +43,9 @@ def group(generation: int, **assignments: bytes) -> ClassicGroup:
     )
 
 
-def truth() -> GroupTruth:
+def log_view() -> GroupLogView:
     """Generation 1 of a (who leads) and b from 1 s on, generation 2 without a from 10 s on."""
-    made = GroupTruth()
+    made = GroupLogView()
     first, second = group(1, a=b"zero", b=b"one"), group(2, b=b"zero")
     made.see_group("g", None, first, 1.0)
     made.see_group("g", first, second, 10.0)
@@ -88,7 +88,7 @@ def test_what_is_right_is_found_right() -> None:
         replace(READ, token=None, invoked_s=5.0),
         replace(READ, token="x#2", returned_s=7.0),
     )
-    assert check_group_history(heard, truth()) == []
+    assert check_group_history(heard, log_view()) == []
 
 
 @pytest.mark.parametrize(
@@ -114,19 +114,19 @@ def test_what_is_right_is_found_right() -> None:
 def test_what_is_wrong_is_found(
     letter: str, wrong: HeardGeneration | HeardAssignment | HeardHeartbeat | HeardCommit | Read
 ) -> None:
-    found = check_group_history(history(GIVEN, wrong), truth())
+    found = check_group_history(history(GIVEN, wrong), log_view())
     assert any(said.startswith(letter) for said in found), found
 
 
 def test_a_commit_that_takes_effect_twice_is_found() -> None:
-    made = truth()
+    made = log_view()
     before = {PLACE: CommittedOffset(8, 0, "x#2", 0, 2)}
     made.see_offsets("g", before, {PLACE: CommittedOffset(7, 0, "x#1", 0, 3)}, 9.0)
     assert check_group_history(history(COMMITTED), made)
 
 
 def test_a_group_of_the_other_protocol_begins_its_generations_anew() -> None:
-    made = truth()
+    made = log_view()
     empty = ClassicGroup("g", generation=3)
     made.see_group("g", group(2, b=b"zero"), empty, 20.0)
     made.see_group("g", empty, ConsumerGroup("g", 2, 2), 21.0)

@@ -36,7 +36,7 @@ from lakelog.objects.port import is_key
 from lakelog.records.table_schema import MEASURED
 
 
-class Fit(Enum):
+class AdvanceStatus(Enum):
     """How an advance that is no misfit stands to the table."""
 
     FRESH = auto()
@@ -69,15 +69,15 @@ def parse_vector(text: str) -> dict[int, int]:
     return vector
 
 
-def judge(vector: Mapping[int, int], advance: Advance) -> Fit | Misfit:
+def judge(vector: Mapping[int, int], advance: Advance) -> AdvanceStatus | Misfit:
     """Whether the table may take the advance, has it, or can do neither."""
     reached = vector.get(advance.partition)
     if reached is not None and reached >= advance.end:
-        return Fit.PRESENT
+        return AdvanceStatus.PRESENT
     if reached == advance.start or (reached is None and advance.start == 0):
-        return Fit.FRESH
+        return AdvanceStatus.FRESH
     if (reached is None or reached < advance.start) and advance.at_log_start:
-        return Fit.FRESH
+        return AdvanceStatus.FRESH
     place = "nothing" if reached is None else f"offsets up to {reached}"
     wanted = f"[{advance.start}, {advance.end})"
     return Misfit(advance.partition, f"the table holds {place}, {wanted} does not follow it")
@@ -92,9 +92,9 @@ def judge_all(vector: Mapping[int, int], advances: tuple[Advance, ...]) -> Judge
         match judge(vector, advance):
             case Misfit() as misfit:
                 misfits.append(misfit)
-            case Fit.FRESH:
+            case AdvanceStatus.FRESH:
                 fresh.append(advance)
-            case Fit.PRESENT:
+            case AdvanceStatus.PRESENT:
                 present.append(advance)
     return JudgedAdvance(tuple(fresh), tuple(present), tuple(misfits))
 

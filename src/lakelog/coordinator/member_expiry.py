@@ -29,7 +29,7 @@ from typing import Final
 from lakelog.clock import Clock
 from lakelog.coordinator.group_domain import EventResult, GroupDiff, GroupDomain
 from lakelog.coordinator.options import Brokers, GroupOptions
-from lakelog.coordinator.timers import Deadlines, RanOut, TickLateness, Timers
+from lakelog.coordinator.timers import Deadlines, DueTimer, TickLateness, Timers
 from lakelog.groups import classic, consumer
 from lakelog.groups.events import Expire, GroupEventResult, TimerExpired
 from lakelog.groups.state import ClassicGroup, ClassicMember, Group, Member, Timer
@@ -202,7 +202,7 @@ class MemberExpiry:
             await self._recover()
             return
         await self._follow_brokers()
-        self._fire(self._timers.ran_out(self._now_s()))
+        self._fire(self._timers.take_due(self._now_s()))
         suspects = self._sessions.suspects(self._now_s())
         if suspects:
             await self._expire(suspects)
@@ -288,11 +288,11 @@ class MemberExpiry:
     def _rank(self, group_id: str) -> int:
         return rank_of(self._brokers.ranked(group_id), self._brokers.own_id)
 
-    def _fire(self, all_ran_out: Sequence[RanOut]) -> None:
-        for ran_out in all_ran_out:
-            group_id, timer = ran_out.group_id, ran_out.timer
+    def _fire(self, due_timers: Sequence[DueTimer]) -> None:
+        for due in due_timers:
+            group_id, timer = due.group_id, due.timer
             rank = self._rank(group_id)
-            if not self._timers.hold_back(ran_out, rank=rank, now_s=self._now_s()):
+            if not self._timers.hold_back(due, rank=rank, now_s=self._now_s()):
                 self._domain.outbox.send(
                     TimerExpired(group_id, int(timer.kind), timer.subject, timer.number)
                 )

@@ -137,7 +137,7 @@ _Name = tuple[str, int, str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class RanOut:
+class DueTimer:
     """A timer of a group that ran out."""
 
     group_id: str
@@ -189,7 +189,7 @@ class Timers:
                     running.is_delayed = False
                     self._deadlines.set(name, now_s + running.timer.duration_ms / 1000)
 
-    def ran_out(self, now_s: float) -> list[RanOut]:
+    def take_due(self, now_s: float) -> list[DueTimer]:
         """The timers that ran out. Each runs once more, should nobody act on it."""
         found = []
         for name in self._deadlines.take_due(now_s):
@@ -201,14 +201,14 @@ class Timers:
                 continue
             duration_s = running.timer.duration_ms / 1000
             self._deadlines.set(name, now_s + max(duration_s, RANK_DELAY_S))
-            found.append(RanOut(name[0], running.timer))
+            found.append(DueTimer(name[0], running.timer))
         return found
 
-    def hold_back(self, ran_out: RanOut, *, rank: int, now_s: float) -> bool:
+    def hold_back(self, due: DueTimer, *, rank: int, now_s: float) -> bool:
         """Whether brokers before us are given time to act first; once for each run of a timer."""
-        timer = ran_out.timer
-        name = (ran_out.group_id, int(timer.kind), timer.subject, timer.number)
-        running = self._running[ran_out.group_id][name]
+        timer = due.timer
+        name = (due.group_id, int(timer.kind), timer.subject, timer.number)
+        running = self._running[due.group_id][name]
         if rank == 0 or running.is_delayed:
             running.is_delayed = False
             return False

@@ -34,7 +34,7 @@ FILE: Final = "~clock"
 """The note's name: no key can have it, because of its first character."""
 
 
-class GoodTime(msgspec.Struct, frozen=True):
+class TrustedTime(msgspec.Struct, frozen=True):
     """A reading of the clock that was believed."""
 
     format: int
@@ -81,7 +81,7 @@ class LocalClock:
         """Believe the clock as it is now: an operator says that it is right."""
         self._note(self._now())
 
-    def _is_settled(self, good: GoodTime, now: GoodTime) -> bool:
+    def _is_settled(self, good: TrustedTime, now: TrustedTime) -> bool:
         """Whether the clock has been this far ahead since long after another boot."""
         if good.boot == now.boot:
             return False
@@ -92,17 +92,17 @@ class LocalClock:
             return False
         return ran_s >= SETTLE_S
 
-    def _now(self) -> GoodTime:
-        return GoodTime(1, self._clock.now_ms(), self._uptime.boot(), self._uptime.uptime_s())
+    def _now(self) -> TrustedTime:
+        return TrustedTime(1, self._clock.now_ms(), self._uptime.boot(), self._uptime.uptime_s())
 
-    def _noted(self) -> GoodTime | None:
+    def _noted(self) -> TrustedTime | None:
         try:
             with open(self._path, "rb") as file:
-                return msgspec.json.decode(file.read(), type=GoodTime)
+                return msgspec.json.decode(file.read(), type=TrustedTime)
         except (OSError, msgspec.MsgspecError):
             return None  # the first time, or damaged: there is nothing to compare with
 
-    def _note(self, good: GoodTime) -> None:
+    def _note(self, good: TrustedTime) -> None:
         """Write it so that nobody sees half of it, also after a power cut."""
         temporary = os.path.join(self._incoming, f"clock-{os.getpid()}-{good.uptime_s}")
         with contextlib.suppress(OSError):  # the note before still tells most of it
@@ -113,7 +113,7 @@ class LocalClock:
             os.replace(temporary, self._path)
 
 
-def expected_ms(good: GoodTime, now: GoodTime) -> int:
+def expected_ms(good: TrustedTime, now: TrustedTime) -> int:
     """The time that it should be now, at least: after another boot no time may have passed."""
     ran_ms = int((now.uptime_s - good.uptime_s) * 1000) if good.boot == now.boot else 0
     return good.time_ms + ran_ms

@@ -3,9 +3,10 @@
 - `LimitedPorts` is what every part of a round works with. Every call of a port goes through it, so
   that each has a limit in time and, where many are made, in number. It also knows the streams that
   wait (`Pauses`).
-- `CutOffIndex` is the index as it was at the first look: for a run that ends when what was there is
-  compacted. Everything is due at once, and what came later is left to others. Without this a run
-  beside a busy producer would never end, and one right after a quiet one would find nothing due.
+- `AvailableNowIndex` is the index as it was at the first look, as Spark's `Trigger.AvailableNow`
+  takes it: for a run that ends when what was there is compacted. Everything is due at once, and
+  what came later is left to others. Without this a run beside a busy producer would never end, and
+  one right after a quiet one would find nothing due.
 - `InstrumentedEngine` tells an observer what is asked of an engine, as it happens.
 """
 
@@ -181,7 +182,7 @@ class LimitedPorts:
             return await writing(self._index.swap(swap), limit_s=self.options.index_s)
 
 
-class CutOffIndex:
+class AvailableNowIndex:
     """An index that leaves out streams once they are compacted up to their first-seen end."""
 
     def __init__(self, index: LogIndex) -> None:

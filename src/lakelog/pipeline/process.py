@@ -46,7 +46,7 @@ from lakelog.pipeline.maintenance.retention import (
 from lakelog.pipeline.options import PipelineOptions
 from lakelog.pipeline.planning.small_files import FILES_MIN, RewriteOptions
 from lakelog.pipeline.planning.wal_ranges import PlanOptions
-from lakelog.pipeline.ports import CutOffIndex, EngineObserver, InstrumentedEngine
+from lakelog.pipeline.ports import AvailableNowIndex, EngineObserver, InstrumentedEngine
 from lakelog.pipeline.round_report import RoundReport, Totals
 from lakelog.pipeline.rounds import Pipeline
 from lakelog.pipeline.spark.engine import SparkEngine
@@ -142,7 +142,7 @@ async def open_pipeline(
         spark = spark_options(options)
         engine = await SparkEngine.open(spark, _workers_url(options), options.objects.options)
         stack.push_async_callback(engine.close)
-        seen: LogIndex = CutOffIndex(index) if until_now else index
+        seen: LogIndex = AvailableNowIndex(index) if until_now else index
         namespace = options.tables.namespace
         pipeline = Pipeline(
             meta,

@@ -1,12 +1,12 @@
 """What members of groups heard, and what was true: the histories, and their checks.
 
-A `GroupHistory` is written by the clients themselves, whichever they are. A `GroupTruth` is written
-by whoever folds the domain log: who was a member of which generation from when to when, what the
-leader of a generation said, and which value a committed offset had. Values are unique: the metadata
-of a commit is a token that no other commit has.
+A `GroupHistory` is written by the clients themselves, whichever they are. A `GroupLogView` is
+written by whoever folds the domain log: who was a member of which generation from when to when,
+what the leader of a generation said, and which value a committed offset had. Values are unique: the
+metadata of a commit is a token that no other commit has.
 
-Each check takes a history of what members heard and the truth, and returns a list of violations in
-words; an empty list is good. The letters are those of `docs/invariants.md`.
+Each check takes a history of what members heard and the log's view, and returns a list of
+violations in words; an empty list is good. The letters are those of `docs/invariants.md`.
 """
 
 import math
@@ -122,8 +122,8 @@ class LeaderAssignment:
 
 
 @dataclass(slots=True)
-class GroupTruth:
-    """What the log says."""
+class GroupLogView:
+    """The groups as the domain log has them, over time."""
 
     stays: dict[tuple[str, str], list[MembershipSpan]] = field(default_factory=dict)
     eras: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -205,23 +205,23 @@ DEFINITE: Final = frozenset(
 """Codes of commits that certainly had no effect."""
 
 
-def check_group_history(history: GroupHistory, truth: GroupTruth) -> list[str]:
+def check_group_history(history: GroupHistory, log_view: GroupLogView) -> list[str]:
     """P1, P3 and P6 of what members heard, against what the log says."""
     return [
-        *check_single_owner(history.given, truth),
-        *check_words(history, truth),
-        *check_told(history, truth),
-        *check_alive(history, truth),
-        *check_commits(history, truth),
-        *check_reads(history, truth),
+        *check_single_owner(history.given, log_view),
+        *check_words(history, log_view),
+        *check_told(history, log_view),
+        *check_alive(history, log_view),
+        *check_commits(history, log_view),
+        *check_reads(history, log_view),
     ]
 
 
-def check_single_owner(given: Iterable[HeardAssignment], truth: GroupTruth) -> list[str]:
+def check_single_owner(given: Iterable[HeardAssignment], log_view: GroupLogView) -> list[str]:
     """P1: in one generation nobody was given what somebody else was given."""
     owners: dict[tuple[str, int, int, Place], set[str]] = defaultdict(set)
     for one in given:
-        era = truth.eras.get((one.group, one.member), 0)
+        era = log_view.eras.get((one.group, one.member), 0)
         for place in one.places:
             owners[one.group, era, one.generation, place].add(one.owner)
     return [
@@ -231,40 +231,42 @@ def check_single_owner(given: Iterable[HeardAssignment], truth: GroupTruth) -> l
     ]
 
 
-def check_words(history: GroupHistory, truth: GroupTruth) -> list[str]:
+def check_words(history: GroupHistory, log_view: GroupLogView) -> list[str]:
     """P1: a member is given what the leader of that generation said, and only a leader leads."""
     bad = []
     for one in history.given:
-        word = truth.words.get((one.group, one.generation))
+        word = log_view.words.get((one.group, one.generation))
         if word is None or word.assignments.get(one.member) != one.assignment:
             bad.append(f"P1 {one.client} was given {one.assignment!r} in {one.generation}: {word}")
     for told in history.told:
-        leaders = truth.leaders.get((told.group, told.generation), set())
+        leaders = log_view.leaders.get((told.group, told.generation), set())
         if told.roster is not None and told.member not in leaders:
             bad.append(f"P1 {told.member} leads {told.group} {told.generation}, not {leaders}")
     return bad
 
 
-def check_told(history: GroupHistory, truth: GroupTruth) -> list[str]:
+def check_told(history: GroupHistory, log_view: GroupLogView) -> list[str]:
     """P4: a member that is told a generation or epoch was in it while it asked."""
     return [
         f"P4 {one.client} was told {one.group} {one.generation} at {one.returned_s:.3f}"
         for one in history.told
-        if not _was_in(truth, one.group, one.member, one.generation, one.invoked_s, one.returned_s)
+        if not _was_in(
+            log_view, one.group, one.member, one.generation, one.invoked_s, one.returned_s
+        )
     ]
 
 
-def check_alive(history: GroupHistory, truth: GroupTruth) -> list[str]:
+def check_alive(history: GroupHistory, log_view: GroupLogView) -> list[str]:
     """K6: good news is at most a session of a broker old, and bad news is true."""
     bad = []
     for one in history.beaten:
         where = f"{one.client} as {one.member} in {one.group} {one.generation}"
         when = f"asked at {one.invoked_s:.3f}, answered at {one.returned_s:.3f}"
         start_s, end_s = one.invoked_s, one.returned_s
-        stays = truth.stays.get((one.group, one.member), [])
+        stays = log_view.stays.get((one.group, one.member), [])
         if one.code in {ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS}:
             start_s -= STALE_S
-            if not _was_in(truth, one.group, one.member, one.generation, start_s, end_s):
+            if not _was_in(log_view, one.group, one.member, one.generation, start_s, end_s):
                 bad.append(f"K6 {where} heard {one.code.name} too long after: {when}")
         elif one.code is ErrorCode.UNKNOWN_MEMBER_ID:
             if any(stay.start_s < start_s and stay.end_s > end_s for stay in stays):
@@ -278,22 +280,22 @@ def check_alive(history: GroupHistory, truth: GroupTruth) -> list[str]:
 
 
 def _was_in(
-    truth: GroupTruth, group: str, member: str, generation: int, start_s: float, end_s: float
+    log_view: GroupLogView, group: str, member: str, generation: int, start_s: float, end_s: float
 ) -> bool:
     def overlaps(stay: MembershipSpan) -> bool:
         return stay.start_s <= end_s and stay.end_s >= start_s
 
     return any(
         stay.generation == generation and overlaps(stay)
-        for stay in truth.stays.get((group, member), [])
+        for stay in log_view.stays.get((group, member), [])
     )
 
 
-def check_commits(history: GroupHistory, truth: GroupTruth) -> list[str]:
+def check_commits(history: GroupHistory, log_view: GroupLogView) -> list[str]:
     """P3: what was acknowledged took effect while it was asked for, what was refused never."""
     bad = []
     for one in history.committed:
-        values = truth.values.get((one.group, one.place), [])
+        values = log_view.values.get((one.group, one.place), [])
         at_s = [at_s for token, at_s in values if token == one.token]
         where = f"{one.client}: {one.token} of {one.group} {one.place}"
         if one.code is ErrorCode.NONE:
@@ -306,11 +308,11 @@ def check_commits(history: GroupHistory, truth: GroupTruth) -> list[str]:
     return bad
 
 
-def check_reads(history: GroupHistory, truth: GroupTruth) -> list[str]:
+def check_reads(history: GroupHistory, log_view: GroupLogView) -> list[str]:
     """P3, P6: a read shows a value that the offset had between question and answer."""
     bad = []
     for one in history.read:
-        values = truth.values.get((one.group, one.place), [(None, 0.0)])
+        values = log_view.values.get((one.group, one.place), [(None, 0.0)])
         ends = [*(at_s for _, at_s in values[1:]), float("inf")]
         seen = [
             token

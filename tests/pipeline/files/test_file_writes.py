@@ -23,7 +23,7 @@ from lakelog.pipeline.saga.observe import LeasedTask
 from lakelog.pipeline.saga.record_store import StoredRecord
 from lakelog.pipeline.saga.steps import WriteFile
 from lakelog.pipeline.saga.task_record import TaskRecord, is_made_for, parse_output_key
-from lakelog.pipeline.saga.values import FileWritten, InputsGone, TaskTarget, Unreadable
+from lakelog.pipeline.saga.values import FileWritten, InputNotFound, TaskTarget, Unreadable
 from lakelog.records.segment_file import SegmentFacts
 from lakelog.streams.objects import FileKind, FileName
 
@@ -129,7 +129,7 @@ def test_answers_become_facts_that_name_the_object() -> None:
     assert isinstance(fact, FileWritten)
     assert is_made_for(CREATED, fact.file)
     assert (fact.file.row_count, fact.file.facts) == (6, FACTS)
-    assert fact_of(write, failure(FailureKind.MISSING)) == InputsGone("wal/x: bad")
+    assert fact_of(write, failure(FailureKind.MISSING)) == InputNotFound("wal/x: bad")
     assert fact_of(write, failure(FailureKind.UNREADABLE)) == Unreadable("wal/x: bad", (5, 6))
     assert fact_of(write, failure(FailureKind.CORRUPT)) == Unreadable("wal/x: bad")
     assert fact_of(write, failure(FailureKind.UNAVAILABLE)) == "wal/x: bad"

@@ -53,7 +53,7 @@ from lakelog.pipeline.saga.task_record import (
 )
 from lakelog.pipeline.saga.values import (
     FileWritten,
-    InputsGone,
+    InputNotFound,
     PlannedTask,
     TableMoved,
     TaskTarget,
@@ -268,7 +268,7 @@ class Moves:
         match step:
             case WriteFile(record=record, pieces=pieces):
                 if not {one.name for one in pieces} <= {one.name for one in world.files}:
-                    gone = slim._replace(at="hold 0", fact=InputsGone(""))
+                    gone = slim._replace(at="hold 0", fact=InputNotFound(""))
                     return "finds inputs gone", world, gone
                 key = output_key(record, attempt=self._attempt(world, worker))
                 made = data_file(key, start=record.start, end=record.end, kind=record.output_kind)

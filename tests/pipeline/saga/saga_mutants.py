@@ -33,7 +33,7 @@ from lakelog.pipeline.saga.steps import (
     next_step,
 )
 from lakelog.pipeline.saga.task_record import LeaseId, TaskRecord, TaskState
-from lakelog.pipeline.saga.values import Fact, FileWritten, InputsGone, TaskTarget
+from lakelog.pipeline.saga.values import Fact, FileWritten, InputNotFound, TaskTarget
 from lakelog.streams.objects import FileKind, FileName, digest
 
 Decide = Callable[[Observation, LeaseId, Fact | None, Table], Step]
@@ -106,7 +106,7 @@ def close_without_moving(seen: Observation, held: LeaseId, fact: Fact | None, ta
 
 def close_when_unsure(seen: Observation, held: LeaseId, fact: Fact | None, table: Table) -> Step:
     step = _real(seen, held, fact)
-    if isinstance(fact, InputsGone) and isinstance(step, CommitTable | ReplaceFiles | Mark):
+    if isinstance(fact, InputNotFound) and isinstance(step, CommitTable | ReplaceFiles | Mark):
         return Mark(structs.replace(step.record, state=TaskState.CLOSED, file=None), "mark closed")
     return step
 
@@ -203,7 +203,7 @@ def _small(**budget: int) -> Setup:
     return Setup(entries=1, pieces_max=1, budget=Budget(**budget), states_max=300_000)
 
 
-UNSURE = InputsGone("the commit did not answer")
+UNSURE = InputNotFound("the commit did not answer")
 
 _TWO_FILES = Setup(entries=2, files=2, replaces=TaskTarget.REWRITE, states_max=300_000)
 

@@ -36,7 +36,7 @@ from lakelog.pipeline.saga.steps import (
 )
 from lakelog.pipeline.saga.table_view import PartitionTableView
 from lakelog.pipeline.saga.task_record import LeaseId, TaskRecord, TaskState, claim, lease_of
-from lakelog.pipeline.saga.values import Fact, FileWritten, InputsGone, TableMoved, Unreadable
+from lakelog.pipeline.saga.values import Fact, FileWritten, InputNotFound, TableMoved, Unreadable
 from lakelog.streams.objects import FileKind, FileName, digest
 
 LIVE = stream_of(*PIECES)
@@ -127,7 +127,7 @@ def test_a_file_of_the_whole_range_counts_although_it_was_trimmed_meanwhile() ->
 
 
 def test_inputs_that_are_gone_are_a_failure_unless_they_were_trimmed() -> None:
-    gone = InputsGone("no such object")
+    gone = InputNotFound("no such object")
     lost = step(CREATED, fact=gone)
     trimmed = step(CREATED, stream=stream_of(*PIECES[1:], first_start=6), fact=gone)
     assert marked(lost) == marked(trimmed) == (TaskState.CLOSED, "mark closed")

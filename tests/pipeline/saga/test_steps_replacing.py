@@ -36,7 +36,7 @@ from lakelog.pipeline.saga.values import (
     DataFile,
     Fact,
     FileWritten,
-    InputsGone,
+    InputNotFound,
     TableMoved,
     TaskTarget,
     Unreadable,
@@ -125,13 +125,13 @@ def test_what_cannot_be_read_is_left_alone_and_holds_nothing_up() -> None:
     for fact, expected in (
         (Unreadable("bad", (4, 6)), (4, 6)),
         (Unreadable("bad"), (4, 10)),
-        (InputsGone("lost"), (4, 10)),
+        (InputNotFound("lost"), (4, 10)),
     ):
         found = step(REWRITE, fact=fact)
         assert isinstance(found, Mark)
         assert marked(found) == (TaskState.CLOSED, "mark closed")
         assert (found.record.quarantine, found.record.failures) == ((expected,), 0)
-    trimmed = step(REWRITE, stream=stream_of(C, first_start=6), fact=InputsGone("lost"))
+    trimmed = step(REWRITE, stream=stream_of(C, first_start=6), fact=InputNotFound("lost"))
     assert isinstance(trimmed, Mark)
     assert trimmed.record.quarantine == ()
 

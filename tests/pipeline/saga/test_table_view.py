@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 from tests.pipeline.saga.task_values import CREATED, FACTS, TOPIC, file_of
 
-from lakelog.catalog.definition import Fit, judge
+from lakelog.catalog.definition import AdvanceStatus, judge
 from lakelog.catalog.port import TableName
 from lakelog.catalog.port import TableView as CatalogView
 from lakelog.pipeline.saga.executor import advance_of, files_of, replacement_of
@@ -48,8 +48,8 @@ def test_the_catalog_judges_an_advance_as_the_saga_did(
 ) -> None:
     record = structs.replace(CREATED, expected=expected)
     advance = advance_of(CommitTable(record, FILE, "token", before=expected, after=10))
-    assert judge(vector, advance) is Fit.FRESH
-    assert judge({3: 10}, advance) is Fit.PRESENT
+    assert judge(vector, advance) is AdvanceStatus.FRESH
+    assert judge({3: 10}, advance) is AdvanceStatus.PRESENT
     assert advance.end == 10
 
 

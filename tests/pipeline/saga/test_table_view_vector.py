@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from lakelog.pipeline.saga.table_view import CommitFit, flaws, judge, judge_files
+from lakelog.pipeline.saga.table_view import CommitStatus, flaws, judge, judge_files
 from lakelog.pipeline.saga.values import DataFile
 from lakelog.streams.objects import FileKind
 
@@ -15,19 +15,19 @@ def file(start: int, end: int) -> DataFile:
 @pytest.mark.parametrize(
     ("found", "expected", "fit"),
     [
-        (None, None, CommitFit.APPEND),
-        (5, 5, CommitFit.APPEND),
-        (3, 3, CommitFit.APPEND),
-        (9, 5, CommitFit.PRESENT),
-        (12, None, CommitFit.PRESENT),
-        (6, 5, CommitFit.MISFIT),
-        (4, 5, CommitFit.MISFIT),
-        (None, 5, CommitFit.MISFIT),
-        (0, None, CommitFit.MISFIT),
+        (None, None, CommitStatus.APPEND),
+        (5, 5, CommitStatus.APPEND),
+        (3, 3, CommitStatus.APPEND),
+        (9, 5, CommitStatus.PRESENT),
+        (12, None, CommitStatus.PRESENT),
+        (6, 5, CommitStatus.MISFIT),
+        (4, 5, CommitStatus.MISFIT),
+        (None, 5, CommitStatus.MISFIT),
+        (0, None, CommitStatus.MISFIT),
     ],
 )
 def test_the_vector_alone_says_what_may_be_appended(
-    found: int | None, expected: int | None, fit: CommitFit
+    found: int | None, expected: int | None, fit: CommitStatus
 ) -> None:
     assert judge(found=found, expected=expected, end=9) is fit
 
@@ -39,10 +39,12 @@ def test_what_was_appended_once_is_present_for_ever(lengths: list[int], start: i
     ends = []
     for length in lengths:
         expected, end = vector, place + length
-        assert judge(found=vector, expected=expected, end=end) is CommitFit.APPEND
+        assert judge(found=vector, expected=expected, end=end) is CommitStatus.APPEND
         vector = place = end
         ends.append((expected, end))
-    assert {judge(found=vector, expected=one, end=end) for one, end in ends} == {CommitFit.PRESENT}
+    assert {judge(found=vector, expected=one, end=end) for one, end in ends} == {
+        CommitStatus.PRESENT
+    }
 
 
 def test_files_that_tile_the_range_have_no_flaw() -> None:
@@ -70,11 +72,11 @@ def test_files_twice_missing_or_beyond_the_vector_are_flaws(
 
 def test_the_files_of_a_range_decide_about_a_replacement() -> None:
     made = structs.replace(file(0, 4), key="new")
-    assert judge_files(["a", "b"], inputs=["a", "b"], file=made) is CommitFit.APPEND
-    assert judge_files(["new"], inputs=["a", "b"], file=made) is CommitFit.PRESENT
+    assert judge_files(["a", "b"], inputs=["a", "b"], file=made) is CommitStatus.APPEND
+    assert judge_files(["new"], inputs=["a", "b"], file=made) is CommitStatus.PRESENT
     for found in ([], ["a"], ["b", "a"], ["a", "b", "c"], ["new", "b"]):
-        assert judge_files(found, inputs=["a", "b"], file=made) is CommitFit.MISFIT
+        assert judge_files(found, inputs=["a", "b"], file=made) is CommitStatus.MISFIT
     empty = structs.replace(made, row_count=0)
-    assert judge_files([], inputs=["a"], file=empty) is CommitFit.PRESENT
-    assert judge_files(["a"], inputs=["a"], file=empty) is CommitFit.APPEND
-    assert judge_files(["new"], inputs=["a"], file=empty) is CommitFit.MISFIT
+    assert judge_files([], inputs=["a"], file=empty) is CommitStatus.PRESENT
+    assert judge_files(["a"], inputs=["a"], file=empty) is CommitStatus.APPEND
+    assert judge_files(["new"], inputs=["a"], file=empty) is CommitStatus.MISFIT

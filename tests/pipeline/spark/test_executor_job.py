@@ -28,7 +28,7 @@ from lakelog.streams.objects import FileKind
 
 @pytest.fixture
 def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bucket:
-    monkeypatch.setattr(executor_job, "_places", {})
+    monkeypatch.setattr(executor_job, "_runtimes", {})
     return Bucket(tmp_path)
 
 
@@ -40,9 +40,9 @@ def numbers(*values: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"id": pa.array(values, pa.int64())})
 
 
-def close_places() -> None:
-    for place in executor_job._places.values():
-        place.close()
+def close_runtimes() -> None:
+    for runtime in executor_job._runtimes.values():
+        runtime.close()
 
 
 def test_each_row_of_the_range_runs_its_bin_and_each_task_is_a_row(bucket: Bucket) -> None:
@@ -61,7 +61,7 @@ def test_each_row_of_the_range_runs_its_bin_and_each_task_is_a_row(bucket: Bucke
         assert isinstance(answer, FileResult)
         assert (answer.task_id, answer.key) == (task.task_id, task.key)
         assert pq.read_table(bucket.root / answer.key)["offset"].to_pylist() == [0, 1, 2]
-    close_places()
+    close_runtimes()
 
 
 def test_what_is_wrong_with_one_task_is_its_answer_and_nobody_elses(bucket: Bucket) -> None:
@@ -82,7 +82,7 @@ def test_what_is_wrong_with_one_task_is_its_answer_and_nobody_elses(bucket: Buck
         FailureKind.UNAVAILABLE,
     ]
     assert str(bucket.source(bent)).endswith(getattr(troubles[1], "object_key", "?"))
-    close_places()
+    close_runtimes()
 
 
 def test_large_tasks_run_alone_and_give_the_same_answers(
@@ -92,7 +92,7 @@ def test_large_tasks_run_alone_and_give_the_same_answers(
     together = dict(run_bin(address_of(bucket), tasks))
     monkeypatch.setattr(executor_job, "SMALL_BYTES", 0)
     assert dict(run_bin(address_of(bucket), tasks)) == together
-    close_places()
+    close_runtimes()
 
 
 def test_segments_are_made_too(bucket: Bucket) -> None:
@@ -101,7 +101,7 @@ def test_segments_are_made_too(bucket: Bucket) -> None:
     ((_, answer),) = run_bin(address_of(bucket), [(0, task)])
     assert isinstance(answer, FileResult)
     assert (bucket.root / task.key).stat().st_size == answer.facts.size_bytes
-    close_places()
+    close_runtimes()
 
 
 def test_a_store_that_cannot_be_opened_is_every_tasks_answer(bucket: Bucket) -> None:

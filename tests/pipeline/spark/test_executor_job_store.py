@@ -7,7 +7,12 @@ import pytest
 
 from lakelog.model.failures import Refused
 from lakelog.pipeline.spark import executor_job
-from lakelog.pipeline.spark.executor_job import StoreAddress, WorkerPlace, place_of, worker_options
+from lakelog.pipeline.spark.executor_job import (
+    StoreAddress,
+    WorkerRuntime,
+    runtime_of,
+    worker_options,
+)
 
 KEYS = (("access_key_id", "sent"), ("region", "r"), ("secret_access_key", "sent"))
 
@@ -26,18 +31,18 @@ def test_on_this_machine_what_the_user_configured_counts() -> None:
 def test_a_store_is_opened_once_and_used_by_every_task(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(executor_job, "_places", {})
+    monkeypatch.setattr(executor_job, "_runtimes", {})
     address = StoreAddress(f"file:{tmp_path}", (), is_elsewhere=False)
-    place = place_of(address)
-    assert place_of(address) is place
+    runtime = runtime_of(address)
+    assert runtime_of(address) is runtime
 
     async def put() -> asyncio.AbstractEventLoop:
-        await place.objects.put("a", [b"x"])
+        await runtime.objects.put("a", [b"x"])
         return asyncio.get_running_loop()
 
-    assert place.run(put()) is place.run(put())
+    assert runtime.run(put()) is runtime.run(put())
     assert (tmp_path / "a").read_bytes() == b"x"
-    place.close()
+    runtime.close()
 
 
 def test_files_are_built_where_spark_has_its_own(tmp_path: Path) -> None:
@@ -47,13 +52,13 @@ def test_files_are_built_where_spark_has_its_own(tmp_path: Path) -> None:
         ("/no/such/place", None),
         ("", None),
     ):
-        place = WorkerPlace(address, {"SPARK_LOCAL_DIRS": listed})
-        assert place.directory == expected
-        place.close()
+        runtime = WorkerRuntime(address, {"SPARK_LOCAL_DIRS": listed})
+        assert runtime.directory == expected
+        runtime.close()
 
 
 def test_a_store_that_cannot_be_opened_is_refused_and_not_kept() -> None:
     address = StoreAddress("gopher://hole", (), is_elsewhere=False)
     for _ in range(2):
         with pytest.raises(Refused, match="gopher"):
-            place_of(address)
+            runtime_of(address)

@@ -121,7 +121,7 @@ _EXACT: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class CutFile:
+class DataFileRange:
     """A data file of which only the offsets [start, end) of its partition are meant."""
 
     path: str
@@ -135,13 +135,13 @@ class TopicParts:
     """Where the rows of a topic are: in these files, and in the ranges that are in none."""
 
     whole: tuple[str, ...]
-    cut: tuple[CutFile, ...]
+    partial: tuple[DataFileRange, ...]
     tail: tuple[PlannedRange, ...]
 
     @property
     def paths(self) -> tuple[str, ...]:
         """All files."""
-        return (*self.whole, *(one.path for one in self.cut))
+        return (*self.whole, *(one.path for one in self.partial))
 
 
 def topic_parts(ranges: Iterable[PlannedRange], directory: str | None) -> TopicParts:
@@ -152,7 +152,7 @@ def topic_parts(ranges: Iterable[PlannedRange], directory: str | None) -> TopicP
     if directory is None or any(mark in directory for mark in "*?["):
         return TopicParts((), (), tuple(ranges))
     whole: list[str] = []
-    cut: list[CutFile] = []
+    partial: list[DataFileRange] = []
     tail: list[PlannedRange] = []
     for one in ranges:
         position = one.pinned.start
@@ -164,13 +164,13 @@ def topic_parts(ranges: Iterable[PlannedRange], directory: str | None) -> TopicP
             if _is_whole(entry, one):
                 whole.append(path)
             else:
-                cut.append(CutFile(path, one.pinned.partition, start, end))
+                partial.append(DataFileRange(path, one.pinned.partition, start, end))
             if position < start:
                 tail.append(one.cut(position, start))
             position = end
         if position < one.pinned.end:
             tail.append(one.cut(position, one.pinned.end))
-    return TopicParts(tuple(whole), tuple(cut), tuple(tail))
+    return TopicParts(tuple(whole), tuple(partial), tuple(tail))
 
 
 def _is_whole(entry: Entry, within: PlannedRange) -> bool:
@@ -189,10 +189,10 @@ def view(topic: str, tail: str, parts: TopicParts, *, by_time: bool) -> str:
     selects = [_select(named, quoted(tail))]
     if parts.whole:
         selects += _selects(topic, _scan(parts.whole), by_time=by_time)
-    if parts.cut:
+    if parts.partial:
         bounds = ", ".join(f"({one.partition}, {one.start}, {one.end})" for one in _bounds(parts))
         joined = (
-            f"{_scan([one.path for one in parts.cut])} AS file"
+            f"{_scan([one.path for one in parts.partial])} AS file"
             f" JOIN (VALUES {bounds}) AS bounds (partition, start, stop)"
             ' ON file.partition = bounds.partition AND file."offset" >= bounds.start'
             ' AND file."offset" < bounds.stop'
@@ -242,12 +242,12 @@ def _scan(paths: Sequence[str]) -> str:
     return f"read_parquet([{', '.join(map(text, paths))}], hive_partitioning = false)"
 
 
-def _bounds(parts: TopicParts) -> list[CutFile]:
+def _bounds(parts: TopicParts) -> list[DataFileRange]:
     """One for each partition: the files of a partition adjoin, or they are first and last."""
-    by_partition: dict[int, CutFile] = {}
-    for one in parts.cut:
+    by_partition: dict[int, DataFileRange] = {}
+    for one in parts.partial:
         seen = by_partition.get(one.partition, one)
-        by_partition[one.partition] = CutFile(
+        by_partition[one.partition] = DataFileRange(
             one.path, one.partition, min(seen.start, one.start), max(seen.end, one.end)
         )
     return list(by_partition.values())

@@ -31,7 +31,7 @@ from lakelog.pipeline.saga.values import (
     DataFile,
     Fact,
     FileWritten,
-    InputsGone,
+    InputNotFound,
     TaskTarget,
     Unreadable,
 )
@@ -160,7 +160,7 @@ def fact_of(write: FileWrite, answer: FileAnswer) -> Fact | str:
     said = f"{answer.object_key}: {answer.reason}" if answer.object_key else answer.reason
     match answer.trouble:
         case FailureKind.MISSING:
-            return InputsGone(said)
+            return InputNotFound(said)
         case FailureKind.UNREADABLE:
             return Unreadable(said, _quarantine(write, answer))
         case FailureKind.CORRUPT if write.step.record.is_replacing:

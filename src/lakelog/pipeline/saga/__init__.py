@@ -15,6 +15,6 @@ holds;
 
 Roles: `observe` looks, `steps` decides, `executor.TaskExecutor` does the step and looks again.
 `table_view` judges by the table's offset vector whether a commit has landed, may be tried, or fits
-nowhere (`CommitFit`). `task_record` also gives every attempt's file a key of its own and
+nowhere (`CommitStatus`). `task_record` also gives every attempt's file a key of its own and
 says which file nobody can ever name again.
 """

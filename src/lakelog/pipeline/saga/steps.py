@@ -61,7 +61,7 @@ from msgspec.structs import replace
 from lakelog.domain.events import Swap
 from lakelog.index.entries import Entry
 from lakelog.index.ports import StreamView
-from lakelog.pipeline.saga.table_view import CommitFit, PartitionTableView, judge_task
+from lakelog.pipeline.saga.table_view import CommitStatus, PartitionTableView, judge_task
 from lakelog.pipeline.saga.task_record import (
     PROBLEM_LENGTH_MAX,
     LeaseId,
@@ -75,7 +75,7 @@ from lakelog.pipeline.saga.values import (
     DataFile,
     Fact,
     FileWritten,
-    InputsGone,
+    InputNotFound,
     TableMoved,
     TaskTarget,
     Unreadable,
@@ -243,9 +243,9 @@ def _write(record: TaskRecord, stream: StreamView | None, fact: Fact | None) -> 
         case FileWritten(file=file) if is_made_for(record, file):
             written = replace(record, state=TaskState.PARQUET_WRITTEN, file=file, failures=0)
             return Mark(written, "mark written")
-        case InputsGone(problem=problem) if stream.first_start > record.start:
+        case InputNotFound(problem=problem) if stream.first_start > record.start:
             return _closed(record, problem)  # trimmed meanwhile: the next plan begins later
-        case InputsGone(problem=problem):
+        case InputNotFound(problem=problem):
             return _failed(record, problem)
         case Unreadable(problem=problem, quarantine=quarantine):
             return _failed(record, problem, quarantine)
@@ -284,15 +284,15 @@ def _commit(record: TaskRecord, seen: Observation) -> Step:
         gone = seen.stream is None
         return _aborted(record, "all is gone") if gone else TaskBlocked("the topic has no table")
     match judge_task(record, table):
-        case CommitFit.PRESENT:
+        case CommitStatus.PRESENT:
             return _committed(record, file)
-        case CommitFit.MISFIT:
+        case CommitStatus.MISFIT:
             return _misfit(record, table)
-        case CommitFit.APPEND if seen.stream is None:
+        case CommitStatus.APPEND if seen.stream is None:
             return _aborted(record, "the stream is gone")
-        case CommitFit.APPEND if record.is_replacing:
+        case CommitStatus.APPEND if record.is_replacing:
             return ReplaceFiles(record, file, table.token, record.inputs)
-        case CommitFit.APPEND:
+        case CommitStatus.APPEND:
             return CommitTable(record, file, table.token, before=table.offset, after=record.end)
         case _ as never:
             assert_never(never)
@@ -346,7 +346,7 @@ def _fence(record: TaskRecord, seen: Observation, fact: Fact | None) -> Step:
     if table is None or table.topic_id != record.topic_id:
         return _closed(record, record.problem)  # no table that a stale commit could reach
     assert record.file is not None, record
-    if judge_task(record, table) is CommitFit.PRESENT:
+    if judge_task(record, table) is CommitStatus.PRESENT:
         return _committed(record, record.file)  # it had landed before the abort: it counts
     if isinstance(fact, TableMoved):
         return _closed(record, record.problem)

@@ -88,7 +88,7 @@ def partition_view(
     return PartitionTableView(topic, table.token, table.vector.get(partition), files)
 
 
-class CommitFit(Enum):
+class CommitStatus(Enum):
     """What the vector says about a planned file."""
 
     APPEND = "append"
@@ -96,15 +96,15 @@ class CommitFit(Enum):
     MISFIT = "misfit"
 
 
-def judge(*, found: int | None, expected: int | None, end: int) -> CommitFit:
+def judge(*, found: int | None, expected: int | None, end: int) -> CommitStatus:
     """Whether a file that ends at `end` may be appended where the vector says `found`."""
     assert expected is None or expected < end, (expected, end)
     if found is not None and found >= end:
-        return CommitFit.PRESENT
-    return CommitFit.APPEND if found == expected else CommitFit.MISFIT
+        return CommitStatus.PRESENT
+    return CommitStatus.APPEND if found == expected else CommitStatus.MISFIT
 
 
-def judge_files(found: Sequence[str], *, inputs: Sequence[str], file: DataFile) -> CommitFit:
+def judge_files(found: Sequence[str], *, inputs: Sequence[str], file: DataFile) -> CommitStatus:
     """Whether a file may take the place of `inputs` where the table has the files `found`.
 
     The vector does not move when files are replaced, so the files decide. A file without rows is
@@ -112,11 +112,11 @@ def judge_files(found: Sequence[str], *, inputs: Sequence[str], file: DataFile) 
     """
     wanted = (file.key,) if file.row_count else ()
     if tuple(found) == wanted:
-        return CommitFit.PRESENT
-    return CommitFit.APPEND if tuple(found) == tuple(inputs) else CommitFit.MISFIT
+        return CommitStatus.PRESENT
+    return CommitStatus.APPEND if tuple(found) == tuple(inputs) else CommitStatus.MISFIT
 
 
-def judge_task(record: TaskRecord, table: PartitionTableView) -> CommitFit:
+def judge_task(record: TaskRecord, table: PartitionTableView) -> CommitStatus:
     """What the table says about the file that a task has written."""
     if not record.is_replacing:
         return judge(found=table.offset, expected=record.expected, end=record.end)

@@ -45,7 +45,7 @@ class FileWritten:
 
 
 @dataclass(frozen=True, slots=True)
-class InputsGone:
+class InputNotFound:
     """An input object is no longer there: its entry was trimmed, or it is lost."""
 
     problem: str
@@ -64,7 +64,7 @@ class TableMoved:
     """The table was moved by this holder after it had read the record as ABORTED."""
 
 
-Fact: TypeAlias = FileWritten | InputsGone | Unreadable | TableMoved
+Fact: TypeAlias = FileWritten | InputNotFound | Unreadable | TableMoved
 
 
 class TaskTarget(Enum):

@@ -7,7 +7,7 @@ Who does what, from the driver to the executors:
 - `engine.SparkEngine` is the pipeline's engine. It packs tasks into bins by their size, makes one
   job of a run, cancels it when nobody wants it any more, and knows when Spark is lost.
 - `executor_job.BinJob` is what travels: the bins, and where the objects are. On an executor it runs
-  each task (`WorkerPlace` is what the process keeps between them) and answers with one row a task.
+  each task (`WorkerRuntime` is what the process keeps between them) and answers with a row a task.
 - `key_scan.SparkScanner` is the second kind of job: the scan of log compaction, by data frames.
 - `diagnosis` says in one line what is wrong with Java, Spark or an executor (`ExecutorReport`).
 

@@ -6,7 +6,7 @@ business, which tries the bin again. Small tasks of a bin run together, for they
 store; large ones one after another, so that memory is bounded by one of them.
 
 A Python worker of Spark keeps a loop, the object store and a thread from task to task
-(`WorkerPlace`): opened once per process, for a worker that Spark uses again must not pay twice;
+(`WorkerRuntime`): opened once per process, for a worker that Spark uses again must not pay twice;
 files that are built lie where Spark has its own temporary files; on a cluster the credentials that
 the executor finds around itself win over those that travelled.
 """
@@ -56,7 +56,7 @@ class StoreAddress:
     """The worker runs on another machine, which may have credentials of its own."""
 
 
-class WorkerPlace:
+class WorkerRuntime:
     """The loop, the store and the thread of this process."""
 
     def __init__(self, address: StoreAddress, environment: Mapping[str, str]) -> None:
@@ -84,16 +84,16 @@ class WorkerPlace:
         self.pool.shutdown()
 
 
-_places: dict[StoreAddress, WorkerPlace] = {}
+_runtimes: dict[StoreAddress, WorkerRuntime] = {}
 
 
-def place_of(address: StoreAddress) -> WorkerPlace:
+def runtime_of(address: StoreAddress) -> WorkerRuntime:
     """That of this process, opened when it is first asked for; raises `Refused`."""
-    place = _places.get(address)
-    if place is None:
+    runtime = _runtimes.get(address)
+    if runtime is None:
         environment = os.environ  # noqa: TID251 - Spark tells its workers by the environment
-        place = _places[address] = WorkerPlace(address, environment)
-    return place
+        runtime = _runtimes[address] = WorkerRuntime(address, environment)
+    return runtime
 
 
 def worker_options(address: StoreAddress, environment: Mapping[str, str]) -> dict[str, str]:
@@ -169,29 +169,31 @@ class BinJob:
 def run_bin(address: StoreAddress, tasks: Sequence[Numbered]) -> list[tuple[int, FileAnswer]]:
     """The answer to each of them."""
     try:
-        place = place_of(address)
+        runtime = runtime_of(address)
     except Failure as error:
         return [(number, failure_of(task, error)) for number, task in tasks]
-    return place.run(_run_all(place, tasks))
+    return runtime.run(_run_all(runtime, tasks))
 
 
-async def _run_all(place: WorkerPlace, tasks: Sequence[Numbered]) -> list[tuple[int, FileAnswer]]:
+async def _run_all(
+    runtime: WorkerRuntime, tasks: Sequence[Numbered]
+) -> list[tuple[int, FileAnswer]]:
     small = [numbered for numbered in tasks if numbered[1].input_bytes <= SMALL_BYTES]
-    answers = [answer async for answer in _together(place, small)]
+    answers = [answer async for answer in _together(runtime, small)]
     for number, task in tasks:
         if task.input_bytes > SMALL_BYTES:
-            answers.append((number, await _answer(place, task)))
+            answers.append((number, await _answer(runtime, task)))
     return answers
 
 
 async def _together(
-    place: WorkerPlace, tasks: Sequence[Numbered]
+    runtime: WorkerRuntime, tasks: Sequence[Numbered]
 ) -> AsyncIterator[tuple[int, FileAnswer]]:
-    places = asyncio.Semaphore(SMALL_AT_ONCE)
+    slots = asyncio.Semaphore(SMALL_AT_ONCE)
 
     async def one(task: FileTask) -> FileAnswer:
-        async with places:
-            return await _answer(place, task)
+        async with slots:
+            return await _answer(runtime, task)
 
     async with asyncio.TaskGroup() as group:
         running = [(number, group.create_task(one(task))) for number, task in tasks]
@@ -199,9 +201,9 @@ async def _together(
         yield number, ran.result()
 
 
-async def _answer(place: WorkerPlace, task: FileTask) -> FileAnswer:
+async def _answer(runtime: WorkerRuntime, task: FileTask) -> FileAnswer:
     try:
-        return await run_task(place.objects, task, pool=place.pool, directory=place.directory)
+        return await run_task(runtime.objects, task, pool=runtime.pool, directory=runtime.directory)
     except Exception as error:  # noqa: BLE001 - a bug in one task must not end the others
         return failure_of(task, error)
 

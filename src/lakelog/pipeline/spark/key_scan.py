@@ -33,7 +33,7 @@ from lakelog.pipeline.maintenance.key_scan import (
     survivors_of,
 )
 from lakelog.pipeline.maintenance.log_compaction import CleaningPlan, Survivors
-from lakelog.pipeline.spark.executor_job import OtherVersionError, StoreAddress, place_of
+from lakelog.pipeline.spark.executor_job import OtherVersionError, StoreAddress, runtime_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -129,8 +129,8 @@ class ScanJob:
 def _read(address: StoreAddress, plan: CleaningPlan, piece: TablePiece) -> FileKeys | FileFailure:
     """The keys of one file; whatever goes wrong is an answer."""
     try:
-        place = place_of(address)
-        return place.run(read_file(place.objects, plan, piece, pool=place.pool))
+        runtime = runtime_of(address)
+        return runtime.run(read_file(runtime.objects, plan, piece, pool=runtime.pool))
     except InputError as error:
         return failure_of(plan, error)
     except Exception as error:  # noqa: BLE001 - a bug in one file must not end the others

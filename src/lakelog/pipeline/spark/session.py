@@ -96,7 +96,7 @@ class Jobs(Protocol):
         """End what runs under that name; any thread may ask."""
 
 
-class DrivenJobs:
+class GroupedJobs:
     """Job groups of the context."""
 
     def __init__(self, spark: "SparkSession") -> None:
@@ -114,7 +114,7 @@ class DrivenJobs:
         self._context.cancelJobGroup(name)
 
 
-class RemoteJobs:
+class TaggedJobs:
     """Tags of Spark Connect."""
 
     def __init__(self, spark: "SparkSession") -> None:
@@ -234,7 +234,7 @@ class SessionStart:
                 _forget_gateway()
                 _end(gateway.proc)
                 raise
-        return WarmSession(spark, DrivenJobs(spark), directory, gateway.proc)
+        return WarmSession(spark, GroupedJobs(spark), directory, gateway.proc)
 
 
 def _reach(options: SparkOptions, directory: SparkDirectory) -> WarmSession:
@@ -245,7 +245,7 @@ def _reach(options: SparkOptions, directory: SparkDirectory) -> WarmSession:
         builder = builder.config(name, value)
     with _environment(options):
         spark = builder.getOrCreate()
-    return WarmSession(spark, RemoteJobs(spark), directory, None)
+    return WarmSession(spark, TaggedJobs(spark), directory, None)
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from lakelog.domain.state import Swapped
 from lakelog.index.entries import StreamColumns, StreamIndex
 from lakelog.index.ports import IndexedTopic, StreamRange, StreamView
 from lakelog.model.ids import TopicId
-from lakelog.pipeline.ports import CutOffIndex
+from lakelog.pipeline.ports import AvailableNowIndex
 from lakelog.streams.objects import FileKind
 
 TOPIC = IndexedTopic("t", TopicId(bytes(16)), (1, 2), True, 60_000, 1000, -1, False, 0, 0, 0, 0.5)
@@ -51,14 +51,14 @@ class Given:
 
 
 def test_every_backlog_is_due_at_once() -> None:
-    (topic,) = asyncio.run(CutOffIndex(Given()).topics())
+    (topic,) = asyncio.run(AvailableNowIndex(Given()).topics())
     assert (topic.freshness_ms, topic.name, topic.streams) == (0, "t", (1, 2))
 
 
 def test_a_stream_is_left_out_once_it_is_compacted_up_to_where_it_ended_at_first() -> None:
     async def scenario() -> None:
         given = Given()
-        index = CutOffIndex(given)
+        index = AvailableNowIndex(given)
         given.found[1] = index_of((0, 5, FileKind.WAL), (5, 9, FileKind.WAL))
         assert list(await index.backlog([1, 2])) == [1]
         given.found[1] = index_of((0, 5, FileKind.PARQUET), (5, 12, FileKind.WAL))
@@ -73,7 +73,7 @@ def test_a_stream_is_left_out_once_it_is_compacted_up_to_where_it_ended_at_first
 def test_a_stream_that_had_nothing_at_first_is_left_alone() -> None:
     async def scenario() -> None:
         given = Given()
-        index = CutOffIndex(given)
+        index = AvailableNowIndex(given)
         assert await index.backlog([2]) == {}
         given.found[2] = index_of((0, 3, FileKind.WAL))
         assert await index.backlog([2]) == {}
@@ -83,7 +83,7 @@ def test_a_stream_that_had_nothing_at_first_is_left_alone() -> None:
 
 def test_everything_else_is_passed_on() -> None:
     async def scenario() -> None:
-        index = CutOffIndex(Given())
+        index = AvailableNowIndex(Given())
         assert await index.cluster_id() == "c"
         assert await index.named_files() == {"f"}
         assert await index.views([StreamRange(1, 0, 5)]) == [None]
