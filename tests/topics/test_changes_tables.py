@@ -16,7 +16,7 @@ from lakelog.model.failures import Unavailable
 from lakelog.objects.memory import MemoryObjectStore
 from lakelog.objects.port import Buffer
 from lakelog.topics.registry import Topics
-from lakelog.topics.tables import EVERY_S, TableKeeper
+from lakelog.topics.tables import EVERY_S, TableReconciler
 
 Scenario = Callable[["Stage"], Awaitable[None]]
 
@@ -40,12 +40,12 @@ class Stage:
         self.objects = Moody(self.world.clock)
         self._made = 0
 
-    def keeper(self, topics: Topics, steps: Steps | None = None) -> TableKeeper:
+    def reconciler(self, topics: Topics, steps: Steps | None = None) -> TableReconciler:
         self._made += 1
         store = SteppedStore(self.world.store.another(), steps or Steps())
-        entropy = SeededEntropy(f"keeper {self._made}")
+        entropy = SeededEntropy(f"reconciler {self._made}")
         births = TableCreation(store, self.objects, self.world.clock, entropy)
-        return TableKeeper(topics, store, births, cluster_id="c", namespace="lakelog")
+        return TableReconciler(topics, store, births, cluster_id="c", namespace="lakelog")
 
     async def tables(self) -> dict[str, str]:
         """The topic id of each table, by its name, from the metadata itself."""
@@ -77,13 +77,13 @@ def run(scenario: Scenario) -> None:
 def test_a_topic_with_the_parquet_format_has_a_table_and_another_has_none() -> None:
     async def scenario(stage: Stage) -> None:
         topics = stage.world.registry()
-        keeper = stage.keeper(topics)
+        reconciler = stage.reconciler(topics)
         topic = await make(topics, "a.b-c")
         await make(topics, "rows", lakelog_format="kfs")
-        assert await keeper.keep()
+        assert await reconciler.keep()
         assert await stage.tables() == {"a.b-c": topic.id.hex()}
         stage.objects.is_down = True
-        assert await keeper.keep()  # there is nothing to write a second time
+        assert await reconciler.keep()  # there is nothing to write a second time
 
     run(scenario)
 
@@ -91,17 +91,17 @@ def test_a_topic_with_the_parquet_format_has_a_table_and_another_has_none() -> N
 def test_a_deleted_topic_takes_its_table_with_it_and_a_new_one_has_its_own() -> None:
     async def scenario(stage: Stage) -> None:
         topics = stage.world.registry()
-        keeper = stage.keeper(topics)
+        reconciler = stage.reconciler(topics)
         first, other = await make(topics, "t"), await make(topics, "other")
-        assert await keeper.keep()
+        assert await reconciler.keep()
         await topics.delete(first)
         second = await make(topics, "t")
         assert second.id != first.id
-        assert await keeper.keep()
+        assert await reconciler.keep()
         assert await stage.tables() == {"t": second.id.hex(), "other": other.id.hex()}
         await topics.delete(second)
         await topics.delete(other)
-        assert await keeper.keep()
+        assert await reconciler.keep()
         assert await stage.tables() == {}
 
     run(scenario)
@@ -110,11 +110,11 @@ def test_a_deleted_topic_takes_its_table_with_it_and_a_new_one_has_its_own() -> 
 def test_a_topic_that_became_rows_keeps_the_table_it_had() -> None:
     async def scenario(stage: Stage) -> None:
         topics = stage.world.registry()
-        keeper = stage.keeper(topics)
+        reconciler = stage.reconciler(topics)
         topic = await make(topics, "t")
-        assert await keeper.keep()
+        assert await reconciler.keep()
         await topics.alter(topic, lambda configs: {**configs, "lakelog.format": "kfs"})
-        assert await keeper.keep()
+        assert await reconciler.keep()
         assert await stage.tables() == {"t": topic.id.hex()}
 
     run(scenario)
@@ -124,7 +124,7 @@ def test_a_topic_that_was_not_announced_yet_does_not_lose_its_table() -> None:
     async def scenario(stage: Stage) -> None:
         author, other = stage.world.registry(), stage.world.registry()
         await other.current()
-        keeper = stage.keeper(other)
+        reconciler = stage.reconciler(other)
         await stage.world.store.put(keys.TOPICS_REVISION, b"1")
         await other.current()
         topic = await make(author, "t")
@@ -135,7 +135,7 @@ def test_a_topic_that_was_not_announced_yet_does_not_lose_its_table() -> None:
         other._freshness._revision = found.version
         other._freshness._loaded_s = stage.world.clock.monotonic_s()
         assert other.cached("t") is None
-        assert await keeper.keep()
+        assert await reconciler.keep()
         assert await stage.tables() == {"t": topic.id.hex()}
 
     run(scenario)
@@ -146,7 +146,7 @@ def test_a_table_that_is_no_topic_s_is_left_alone() -> None:
         topics = stage.world.registry()
         name = TableName("lakelog", "foreign")
         await Pointers(stage.world.store).move(name, "s3://elsewhere/metadata.json", expect=0)
-        assert await stage.keeper(topics).keep()
+        assert await stage.reconciler(topics).keep()
         assert await Pointers(stage.world.store).get(name) is not None
 
     run(scenario)
@@ -156,9 +156,9 @@ def test_two_brokers_make_one_table_for_each_topic() -> None:
     async def scenario(stage: Stage) -> None:
         topics = stage.world.registry()
         expected = {f"t{n}": (await make(topics, f"t{n}", 1)).id.hex() for n in range(20)}
-        keepers = [stage.keeper(stage.world.registry()) for _ in range(3)]
-        await asyncio.gather(*(keeper.keep() for keeper in keepers))
-        assert all([await keeper.keep() for keeper in keepers])
+        reconcilers = [stage.reconciler(stage.world.registry()) for _ in range(3)]
+        await asyncio.gather(*(reconciler.keep() for reconciler in reconcilers))
+        assert all([await reconciler.keep() for reconciler in reconcilers])
         assert await stage.tables() == expected
         keys_left = [info.key async for info in stage.objects.list("tables/")]
         assert len(keys_left) == 20  # who was second deleted what it wrote
@@ -169,13 +169,13 @@ def test_two_brokers_make_one_table_for_each_topic() -> None:
 def test_a_failure_of_one_table_is_tried_again_and_is_not_that_of_another() -> None:
     async def scenario(stage: Stage) -> None:
         topics = stage.world.registry()
-        keeper = stage.keeper(topics)
+        reconciler = stage.reconciler(topics)
         first = await make(topics, "first")
         stage.objects.is_down = True
-        assert not await keeper.keep()
+        assert not await reconciler.keep()
         assert await stage.tables() == {}
         stage.objects.is_down = False
-        assert await keeper.keep()
+        assert await reconciler.keep()
         assert await stage.tables() == {"first": first.id.hex()}
 
     run(scenario)
@@ -187,18 +187,18 @@ def test_whatever_fails_the_tables_are_right_in_the_end(fault: Fault, step: int)
     async def scenario(stage: Stage) -> None:
         topics = stage.world.registry()
         gone, topic = await make(topics, "gone"), await make(topics, "t")
-        assert await stage.keeper(topics).keep()
+        assert await stage.reconciler(topics).keep()
         await topics.delete(gone)
         again = await make(topics, "gone")
         late = await make(topics, "late")
         expected = {"gone": again.id.hex(), "t": topic.id.hex(), "late": late.id.hex()}
         steps = Steps()
         steps.faults = {step: fault}
-        keeper = stage.keeper(topics, steps)
-        is_done = await keeper.keep()
+        reconciler = stage.reconciler(topics, steps)
+        is_done = await reconciler.keep()
         assert steps.taken > step
         assert not is_done or await stage.tables() == expected
-        assert await keeper.keep()
+        assert await reconciler.keep()
         assert await stage.tables() == expected
 
     run(scenario)
@@ -207,8 +207,8 @@ def test_whatever_fails_the_tables_are_right_in_the_end(fault: Fault, step: int)
 def test_a_change_of_the_topics_is_noticed_at_once_and_everything_once_a_minute() -> None:
     async def scenario(stage: Stage) -> None:
         topics = stage.world.registry()
-        keeper = stage.keeper(topics)
-        running = asyncio.create_task(keeper.run())
+        reconciler = stage.reconciler(topics)
+        running = asyncio.create_task(reconciler.run())
         await asyncio.sleep(1)
         began_s = LoopClock().monotonic_s()
         topic = await make(topics, "t")
@@ -231,13 +231,13 @@ def test_work_that_is_cancelled_before_its_turn_was_never_begun() -> None:
     begun: list[str] = []
 
     async def scenario() -> None:
-        keeper = object.__new__(TableKeeper)
-        keeper._slots = asyncio.Semaphore(0)
+        reconciler = object.__new__(TableReconciler)
+        reconciler._slots = asyncio.Semaphore(0)
 
         async def work() -> None:
             begun.append("work")
 
-        waiting = asyncio.create_task(keeper._done("t", work))
+        waiting = asyncio.create_task(reconciler._done("t", work))
         await asyncio.sleep(0)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -48,7 +48,7 @@ from lakelog.topics.cluster import Cluster, open_cluster
 from lakelog.topics.registry import Topics
 from lakelog.topics.routing import BrokerNode as ClusterNode
 from lakelog.topics.settings import TopicDefaults
-from lakelog.topics.tables import TableKeeper, TableOptions
+from lakelog.topics.tables import TableOptions, TableReconciler
 
 CLOCK: Final = "clock"
 """The part that is no reason to send clients elsewhere: just nothing old is deleted."""
@@ -203,7 +203,7 @@ class Node:
         self._tasks.spawn(broker.group_configs.run(), name="group configs")
         self._tasks.spawn(broker.broker_configs.run(), name="broker configs")
         if self._options.tables.enabled:
-            self._tasks.spawn(self._table_keeper(broker).run(), name="tables")
+            self._tasks.spawn(self._table_reconciler(broker).run(), name="tables")
         for watched in (self._listener.failed, broker.log.failed, broker.groups.failed):
             self._tasks.spawn(watched(), name="watch")
         for replica in self._replicas:
@@ -213,9 +213,9 @@ class Node:
             event(log, "kernels_missing", logging.WARNING, reason=kernels.missing_because)
         event(log, "serving", broker=broker.node_id, listen=str(self.address))
 
-    def _table_keeper(self, broker: Broker) -> TableKeeper:
+    def _table_reconciler(self, broker: Broker) -> TableReconciler:
         world = self._world
-        return TableKeeper(
+        return TableReconciler(
             broker.topics,
             world.store,
             TableCreation(world.store, self._objects, world.clock, world.entropy),

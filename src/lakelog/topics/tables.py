@@ -48,7 +48,7 @@ class TableOptions:
     namespace: str = "lakelog"
 
 
-class TableKeeper:
+class TableReconciler:
     """Makes and drops the tables of one namespace as topics come and go."""
 
     def __init__(

@@ -28,7 +28,7 @@ from lakelog.pipeline.maintenance.log_compaction import (
     CleaningGroup,
     CleaningPlan,
     CleaningRules,
-    Survivors,
+    RetainedRows,
     after_pass,
     groups_of,
     plan_pass,
@@ -109,8 +109,8 @@ class CompactedStream:
             return False
         answer = await self.scanned(plan)
         assert not isinstance(answer, FileFailure), answer
-        survivors: dict[str, Survivors] = {one.key: one for one in answer}
-        groups = groups_of(plan, survivors, bytes_target=bytes_target)
+        retained: dict[str, RetainedRows] = {one.key: one for one in answer}
+        groups = groups_of(plan, retained, bytes_target=bytes_target)
         for group in groups[:groups_max]:
             await self.replace(group.entries, TaskTarget.CLEAN, group)
         if len(groups) > groups_max:

@@ -11,7 +11,7 @@ from lakelog.pipeline.maintenance.log_compaction import (
     PASSES_MAX,
     CleaningPlan,
     CleaningRules,
-    Survivors,
+    RetainedRows,
     after_pass,
     groups_of,
     plan_pass,
@@ -146,12 +146,12 @@ def test_passes_near_each_other_count_as_one_and_are_never_too_many() -> None:
     assert min(after - before for before, after in pairwise(ends_ms)) >= 90
 
 
-def survivors(place: int, *, rows: int = 10, kept: int) -> Survivors:
+def retained(place: int, *, rows: int = 10, kept: int) -> RetainedRows:
     offsets = np.arange(place * 10, place * 10 + kept)
-    return Survivors(f"f{place}", rows, kept, pack_offsets(offsets))
+    return RetainedRows(f"f{place}", rows, kept, pack_offsets(offsets))
 
 
-def groups(found: list[Survivors], *entries: Entry, bytes_target: int) -> list[list[int]]:
+def groups(found: list[RetainedRows], *entries: Entry, bytes_target: int) -> list[list[int]]:
     plan = CleaningPlan(NAME, entries, entries[-1].end, 0, 0)
     by_key = {one.key: one for one in found}
     made = groups_of(plan, by_key, bytes_target=bytes_target)
@@ -159,30 +159,30 @@ def groups(found: list[Survivors], *entries: Entry, bytes_target: int) -> list[l
 
 
 def test_only_files_that_lose_rows_are_written_again() -> None:
-    found = [survivors(at, kept=10 if at == 1 else 5) for at in range(4)]
+    found = [retained(at, kept=10 if at == 1 else 5) for at in range(4)]
     entries = [file(at) for at in range(4)]
     assert groups(found, *entries, bytes_target=1000) == [[0], [2, 3]]
     assert groups(found, *entries, bytes_target=99) == [[0], [2], [3]]
-    whole = [survivors(at, kept=10) for at in range(4)]
+    whole = [retained(at, kept=10) for at in range(4)]
     assert groups(whole, *entries, bytes_target=1000) == []
 
 
 def test_files_without_rows_go_along_and_are_no_reason() -> None:
-    empty = survivors(0, rows=0, kept=0)
+    empty = retained(0, rows=0, kept=0)
     entries = [file(at) for at in range(3)]
-    found = [empty, survivors(1, kept=0), survivors(2, rows=0, kept=0)]
+    found = [empty, retained(1, kept=0), retained(2, rows=0, kept=0)]
     assert groups(found, *entries, bytes_target=1) == [[0, 1, 2]]
     assert groups([empty], file(0), bytes_target=1) == []
 
 
 def test_a_group_does_not_go_over_a_segment() -> None:
-    found = [survivors(0, kept=1), survivors(2, kept=1)]
+    found = [retained(0, kept=1), retained(2, kept=1)]
     assert groups(found, file(0), segment(1), file(2), bytes_target=1000) == [[0], [2]]
 
 
 def test_a_group_says_which_rows_stay_and_whether_it_is_still_there() -> None:
     plan = CleaningPlan(NAME, (file(0), file(1)), 20, 0, 0)
-    found = {one.key: one for one in (survivors(0, kept=2), survivors(1, kept=1))}
+    found = {one.key: one for one in (retained(0, kept=2), retained(1, kept=1))}
     (group,) = groups_of(plan, found, bytes_target=1000)
     assert unpack_offsets(group.kept_offsets).tolist() == [0, 1, 10]
     assert group.is_in(StreamView(7, 0, 0, (file(0), file(1), file(2))))

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from lakelog.index.entries import StreamColumns
 from lakelog.model.ids import TopicId
 from lakelog.pipeline.planning.wal_ranges import (
+    BackfillDue,
     NothingDue,
+    PendingSwap,
     PlanOptions,
     Problem,
-    SegmentsFirst,
-    TableAhead,
     chosen,
     plan_present,
     plan_stream,
@@ -54,7 +54,7 @@ def plan(
     vector: int | None = None,
     quarantine: tuple[tuple[int, int], ...] = (),
     options: PlanOptions = OPTIONS,
-) -> PlannedTask | NothingDue | TableAhead | SegmentsFirst | Problem:
+) -> PlannedTask | NothingDue | PendingSwap | BackfillDue | Problem:
     return plan_stream(
         NAME, made, vector=vector, quarantine=quarantine, options=options, now_ms=NOW_MS
     )
@@ -134,7 +134,7 @@ def test_what_was_trimmed_before_it_was_compacted_is_a_gap_of_the_table() -> Non
 @pytest.mark.parametrize("vector", [None, 4, 5])
 def test_the_rows_of_a_segment_come_before_those_of_what_follows_it(vector: int | None) -> None:
     made = columns((4, 6, SEGMENT), (6, 9, WAL), time_ms=0)
-    assert plan(made, vector) == SegmentsFirst()
+    assert plan(made, vector) == BackfillDue()
     assert task(made, vector=6).start == 6
     fresh = columns((4, 6, SEGMENT), (6, 9, WAL))
     assert plan(fresh, vector) == NothingDue()
@@ -145,7 +145,7 @@ def test_what_becomes_a_segment_waits_for_no_other_because_the_vector_stays() ->
     found = task(made, vector=4, quarantine=((6, 7),))
     assert (found.target, found.start, found.end) == (TaskTarget.LOG, 6, 8)
     made = columns((0, 4, PARQUET), (4, 6, SEGMENT), (6, 8, SEGMENT), (8, 9, WAL), time_ms=0)
-    assert plan(made, 4, ((6, 7),)) == SegmentsFirst()
+    assert plan(made, 4, ((6, 7),)) == BackfillDue()
 
 
 def test_a_range_ends_before_a_file() -> None:
@@ -160,7 +160,7 @@ def test_an_index_that_names_files_which_the_table_lacks_is_a_problem(vector: in
 
 
 def test_a_table_ahead_of_the_index_is_not_written_again() -> None:
-    assert plan(run_of(3), vector=4) == TableAhead(0, 4)
+    assert plan(run_of(3), vector=4) == PendingSwap(0, 4)
 
 
 def test_what_does_not_decode_goes_its_own_way_and_its_neighbours_to_the_table() -> None:

@@ -28,7 +28,7 @@ from tests.pipeline.saga.saga_world import (
     table_view,
 )
 
-from lakelog.pipeline.planning.wal_ranges import Problem, SegmentsFirst, TableAhead
+from lakelog.pipeline.planning.wal_ranges import BackfillDue, PendingSwap, Problem
 from lakelog.pipeline.saga.steps import (
     AppendSwap,
     CommitTable,
@@ -230,7 +230,7 @@ class Moves:
                 yield "wants to forget", world, Worker(at="plan act", request=Cas(version, None))
             return
         planned = self.rules.plan(worker.stream, worker.table, self.setup, self._wiped(world))
-        if isinstance(planned, Problem | TableAhead | SegmentsFirst):
+        if isinstance(planned, Problem | PendingSwap | BackfillDue):
             if worker.version == world.version:  # otherwise a task ran while it looked
                 raise Impossible(f"planner: {planned}")
             yield "planned from old views", world, Worker()

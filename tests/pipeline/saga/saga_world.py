@@ -20,11 +20,11 @@ from lakelog.model.ids import TopicId
 from lakelog.pipeline.planning.backfill import plan_backfill
 from lakelog.pipeline.planning.small_files import replacement
 from lakelog.pipeline.planning.wal_ranges import (
+    BackfillDue,
     NothingDue,
+    PendingSwap,
     PlanOptions,
     Problem,
-    SegmentsFirst,
-    TableAhead,
     plan_present,
     plan_stream,
 )
@@ -47,7 +47,7 @@ LEASE: Final = Lease("worker", 0)
 EMPTY: Final = "0"
 """What the attempt of a file without rows begins with."""
 NOW_MS: Final = 1 << 40
-Planned = PlannedTask | NothingDue | TableAhead | SegmentsFirst | Problem
+Planned = PlannedTask | NothingDue | PendingSwap | BackfillDue | Problem
 
 
 class Stored(NamedTuple):
@@ -230,11 +230,11 @@ def _plan(index: Index, table: Table, setup: Setup, wiped: bool) -> Planned:
         return _replacement(chosen, table, setup)
     columns = columns_of(index)
     found = plan_entries(index, table, setup)
-    if isinstance(found, SegmentsFirst | NothingDue):
+    if isinstance(found, BackfillDue | NothingDue):
         options = PlanOptions(pieces_max=setup.pieces_max)
         vector = table.vector
         return plan_backfill(NAME, columns, vector=vector, options=options, now_ms=NOW_MS) or found
-    if not isinstance(found, TableAhead) or not wiped:
+    if not isinstance(found, PendingSwap) or not wiped:
         return found
     (file,) = [one for one in table.files if one.start <= found.start < one.end]
     assert isinstance(file.name, FileName)

@@ -7,8 +7,8 @@ Two kinds of work. Replacing tasks go through the saga, beside what is new:
   topic is scanned first, beside the rounds;
 - `log_compaction` decides, pure: which range is dirty (`CleaningPlan`), which files become one
   (`CleaningGroup`), how far a stream is clean afterwards (`task_record.Cleaned`);
-- `key_scan.Scanner` is the port that scans: the rows of each file that stay (`Survivors`). Here it
-  runs in this process, in `pipeline.spark.key_scan` on many machines.
+- `key_scan.Scanner` is the port that scans: the rows of each file that stay (`RetainedRows`). Here
+  it runs in this process, in `pipeline.spark.key_scan` on many machines.
 
 The others need no record, run now and then, and may be repeated by anybody:
 

@@ -21,13 +21,13 @@ from lakelog.pipeline.files.inputs import (
     feed_groups,
     run_in,
 )
-from lakelog.pipeline.maintenance.log_compaction import CleaningPlan, Survivors
+from lakelog.pipeline.maintenance.log_compaction import CleaningPlan, RetainedRows
 from lakelog.streams.table import Int64s
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ScanAnswer: TypeAlias = tuple[Survivors, ...] | FileFailure
+ScanAnswer: TypeAlias = tuple[RetainedRows, ...] | FileFailure
 """The files of a plan in order, or what is in the way of its scan."""
 
 MERGE_ROWS: Final = 1 << 20
@@ -59,7 +59,7 @@ async def scan(
     keys = _Keys(plan, plan.pieces)
     try:
         await feed_groups(objects, source_of(plan), plan.pieces, keys.add, pool=pool)
-        return await run_in(pool, keys.survivors)
+        return await run_in(pool, keys.retained)
     except InputError as error:
         return failure_of(plan, error)
 
@@ -84,10 +84,10 @@ async def read_file(
     return await run_in(pool, keys.of_file)
 
 
-def survivors_of(key: str, *, row_count: int, latest: Int64s, alone: Int64s) -> Survivors:
+def survivors_of(key: str, *, row_count: int, latest: Int64s, alone: Int64s) -> RetainedRows:
     """The rows of a file that stay: the latest of their keys, and those without one."""
     kept_offsets = np.sort(np.concatenate([latest, alone]))
-    return Survivors(key, row_count, len(kept_offsets), pack_offsets(kept_offsets))
+    return RetainedRows(key, row_count, len(kept_offsets), pack_offsets(kept_offsets))
 
 
 def needs_values(plan: CleaningPlan, piece: TablePiece) -> bool:
@@ -155,7 +155,7 @@ class _Keys:
         keys = keys.append_column("goes", pa.array(goes, pa.bool_()))
         return FileKeys(row_count, keys, np.concatenate(self._alone))
 
-    def survivors(self) -> tuple[Survivors, ...]:
+    def retained(self) -> tuple[RetainedRows, ...]:
         """What stays of each file, of all that were taken in."""
         latest = np.sort(_latest(self._held)["offset"].to_numpy())
         latest = np.setdiff1d(latest, np.concatenate(self._going), assume_unique=True)

@@ -102,7 +102,7 @@ class CleaningPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Survivors:
+class RetainedRows:
     """The rows of one file that stay."""
 
     key: str
@@ -118,13 +118,13 @@ class CleaningGroup:
     """Files next to each other that become one, with the rows of each that stay."""
 
     entries: tuple[Entry, ...]
-    survivors: tuple[Survivors, ...]
+    retained: tuple[RetainedRows, ...]
 
     @property
     def kept_offsets(self) -> bytes:
         """The offsets of all rows that stay, as `TableInputs` wants them."""
         return pack_offsets(
-            np.concatenate([unpack_offsets(file.kept_offsets) for file in self.survivors])
+            np.concatenate([unpack_offsets(file.kept_offsets) for file in self.retained])
         )
 
     def is_in(self, view: StreamView) -> bool:
@@ -184,7 +184,7 @@ def after_pass(
 
 
 def groups_of(
-    plan: CleaningPlan, survivors: Mapping[str, Survivors], *, bytes_target: int
+    plan: CleaningPlan, retained: Mapping[str, RetainedRows], *, bytes_target: int
 ) -> tuple[CleaningGroup, ...]:
     """What has to be written: runs of files that lose rows, each about a target file afterwards.
 
@@ -196,7 +196,7 @@ def groups_of(
 
     def close() -> None:
         nonlocal size_bytes
-        kept = tuple(survivors[entry.key] for entry in run)
+        kept = tuple(retained[entry.key] for entry in run)
         if any(file.kept_count < file.row_count for file in kept):
             groups.append(CleaningGroup(tuple(run), kept))
         run.clear()
@@ -206,7 +206,7 @@ def groups_of(
         if entry.kind is not FileKind.PARQUET:
             close()
             continue
-        file = survivors[entry.key]
+        file = retained[entry.key]
         stays = file.row_count > 0 and file.kept_count == file.row_count
         kept_bytes = entry.byte_length * file.kept_count // max(1, file.row_count)
         # A file that loses nothing stays as it is, and files become one only next to each other.

@@ -344,9 +344,9 @@ class MaintenanceScheduler:
                 if answer.trouble in (FailureKind.CORRUPT, FailureKind.MISSING):
                     self._scanned.damaged[stream] = (answer.start, answer.end)
             else:
-                survivors = {file.key: file for file in answer}
+                retained = {file.key: file for file in answer}
                 target = options.rewrite.bytes_target
-                groups = groups_of(plan, survivors, bytes_target=target)
+                groups = groups_of(plan, retained, bytes_target=target)
                 self._scanned.passes[stream] = _Pass(plan, list(groups))
         finally:
             del self._scanning[stream]

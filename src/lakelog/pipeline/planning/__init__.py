@@ -3,7 +3,7 @@
 `planner.Planner` asks index and tables about all streams and lets the pure modules decide:
 
 - `wal_ranges.plan_stream`: a range of WAL entries that is due, or why not (`NothingDue`,
-  `TableAhead`, `SegmentsFirst`, `Problem`); and how far a quarantine of bad batches reaches;
+  `PendingSwap`, `BackfillDue`, `Problem`); and how far a quarantine of bad batches reaches;
 - `backfill.plan_backfill`: segments whose rows the table still lacks. `BackfillCandidates`
 remembers
   between rounds which streams may have some;

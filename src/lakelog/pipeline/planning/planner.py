@@ -23,11 +23,11 @@ from lakelog.objects.port import ObjectStore
 from lakelog.pipeline.options import reading, together
 from lakelog.pipeline.planning.backfill import BackfillCandidates, plan_backfill
 from lakelog.pipeline.planning.wal_ranges import (
+    BackfillDue,
     NothingDue,
+    PendingSwap,
     PlanOptions,
     Problem,
-    SegmentsFirst,
-    TableAhead,
     chosen,
     plan_present,
     plan_stream,
@@ -44,7 +44,7 @@ from lakelog.streams.objects import FileKind
 
 
 async def file_ahead(
-    ports: LimitedPorts, objects: ObjectStore, name: StreamName, ahead: TableAhead
+    ports: LimitedPorts, objects: ObjectStore, name: StreamName, ahead: PendingSwap
 ) -> DataFile | None:
     """The table's file for the first offset that it is ahead by; None when it names none there."""
     table = ports.table_name(name.topic)
@@ -77,7 +77,7 @@ async def _origin(objects: ObjectStore, key: str, size_bytes: int) -> TableFileO
     return TableFile.open(end, size_bytes=size_bytes).origin
 
 
-_Planned = PlannedTask | NothingDue | TableAhead | SegmentsFirst | Problem
+_Planned = PlannedTask | NothingDue | PendingSwap | BackfillDue | Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +240,7 @@ class Planner:
                 plans[stream] = due, columns, plan
             may_lack = due.topic.has_table and self._candidates.holds(stream, due.previous)
             # A backlog may leave out segments before it: only all entries say which come next.
-            if isinstance(plan, SegmentsFirst) or (may_lack and isinstance(plan, NothingDue)):
+            if isinstance(plan, BackfillDue) or (may_lack and isinstance(plan, NothingDue)):
                 incomplete.append(due)
         entries = await self._ports.columns([due.name.stream for due in incomplete])
         for due in incomplete:
@@ -277,7 +277,7 @@ class Planner:
         self, due: _DueStream, columns: StreamColumns, planned: _Planned
     ) -> PlannedTask | None:
         """The stream's next range, if it is still due."""
-        if isinstance(planned, TableAhead):
+        if isinstance(planned, PendingSwap):
             planned = await self._ahead(due, columns, planned)
         if isinstance(planned, Problem):
             await self._complain(due, planned)
@@ -309,7 +309,7 @@ class Planner:
         return replace(planned, target=TaskTarget.LOG, expected=None)
 
     async def _ahead(
-        self, due: _DueStream, columns: StreamColumns, ahead: TableAhead
+        self, due: _DueStream, columns: StreamColumns, ahead: PendingSwap
     ) -> PlannedTask | Problem | NothingDue:
         try:
             file = await file_ahead(self._ports, self._objects, due.name, ahead)

@@ -10,7 +10,7 @@ The range begins at the first WAL entry, and the table's vector must agree:
 - it says that offset, or less, and the log has nothing for the table in between (it was trimmed):
   the range may be written;
 - it says less, and the log has segments in between: their rows come first, for rows are appended
-  in order (`SegmentsFirst`, `lakelog.pipeline.planning.backfill`). What becomes a segment itself
+  in order (`BackfillDue`, `lakelog.pipeline.planning.backfill`). What becomes a segment itself
   does not wait for that, because it does not move the vector;
 - it says more: the table is ahead (a task's record was lost after its commit). Nothing is written;
   the file is looked up in the table and swapped in (`plan_present`);
@@ -18,7 +18,7 @@ The range begins at the first WAL entry, and the table's vector must agree:
 
 Order of looking: the stream's task record first, then table, then index; the new record is put with
 the version that was read, so no other task can have run in between
-(`lakelog.pipeline.saga.task_record`). For the same reason `TableAhead` and `Problem` count only if
+(`lakelog.pipeline.saga.task_record`). For the same reason `PendingSwap` and `Problem` count only if
 the record, read again, is unchanged.
 
 Quarantine is how much is kept as it is when a batch cannot be rows; it grows where bad batches are
@@ -66,7 +66,7 @@ class NothingDue:
 
 
 @dataclass(frozen=True, slots=True)
-class TableAhead:
+class PendingSwap:
     """The table holds [start, end) and the index still names WAL objects there."""
 
     start: int
@@ -74,7 +74,7 @@ class TableAhead:
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentsFirst:
+class BackfillDue:
     """Something is due, and before it the log has segments that the table lacks."""
 
 
@@ -102,7 +102,7 @@ def plan_stream(
     quarantine: Sequence[tuple[int, int]] = (),
     options: PlanOptions,
     now_ms: int,
-) -> PlannedTask | NothingDue | TableAhead | SegmentsFirst | Problem:
+) -> PlannedTask | NothingDue | PendingSwap | BackfillDue | Problem:
     """The next range of the stream, if one is due; `vector` is its place in the table's vector."""
     is_wal = columns.kinds == FileKind.WAL
     if not is_wal.any():
@@ -110,7 +110,7 @@ def plan_stream(
     first = int(is_wal.argmax())
     start = int(columns.starts[first])
     if vector is not None and vector > start:
-        return TableAhead(start, vector)
+        return PendingSwap(start, vector)
     is_ahead = columns.ends[:first] > (-1 if vector is None else vector)  # of the vector
     files = is_ahead & (columns.kinds[:first] == FileKind.PARQUET)
     if files.any():
@@ -122,7 +122,7 @@ def plan_stream(
     if trigger is None:
         return NothingDue()
     if run.target is TaskTarget.TABLE and is_ahead.any():
-        return SegmentsFirst()  # rows are appended in order
+        return BackfillDue()  # rows are appended in order
     run = _cut(columns, run, options)
     chosen = slice(run.first, run.stop)
     return PlannedTask(

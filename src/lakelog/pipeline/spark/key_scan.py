@@ -32,7 +32,7 @@ from lakelog.pipeline.maintenance.key_scan import (
     read_file,
     survivors_of,
 )
-from lakelog.pipeline.maintenance.log_compaction import CleaningPlan, Survivors
+from lakelog.pipeline.maintenance.log_compaction import CleaningPlan, RetainedRows
 from lakelog.pipeline.spark.executor_job import OtherVersionError, StoreAddress, runtime_of
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class _Found(NamedTuple):
 
     plan: int
     place: int
-    answer: Survivors | FileFailure
+    answer: RetainedRows | FileFailure
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,9 +233,9 @@ def _answers(plans: Sequence[CleaningPlan], rows: Sequence[_Found]) -> list[Scan
             continue
         answers.append(
             tuple(
-                Survivors(piece.key, file.row_count, file.kept_count, file.kept_offsets)
+                RetainedRows(piece.key, file.row_count, file.kept_count, file.kept_offsets)
                 for piece, file in zip(plan.pieces, of_plan, strict=True)
-                if isinstance(file, Survivors)
+                if isinstance(file, RetainedRows)
             )
         )
     return answers
