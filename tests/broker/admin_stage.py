@@ -1,19 +1,18 @@
 """A stage for the admin APIs: one or two brokers on stores in memory."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from msgspec import Struct
 from tests.broker.memory_groups import MemoryGroups
-from tests.topics.stage import (
+from tests.topics.stepped_stores import (
     LoopClock,
     MemoryStreams,
     SteppedStore,
     SteppedStreams,
     Steps,
-    VirtualLoop,
+    run_virtual,
 )
 
 from lakelog.broker.api import dispatch
@@ -58,7 +57,7 @@ class AdminLog(SteppedStreams):
 
 
 @dataclass
-class Stage:
+class AdminStage:
     """What the brokers share."""
 
     clock: LoopClock = field(default_factory=LoopClock)
@@ -147,12 +146,10 @@ class Scene:
         self.log.sizes[stream] = size_bytes
 
 
-def run(scenario: Callable[[Stage], Awaitable[None]], stage: Stage | None = None) -> None:
+def run(scenario: Callable[[AdminStage], Awaitable[None]], stage: AdminStage | None = None) -> None:
     """Run a scenario in virtual time."""
 
-    async def bounded() -> None:
-        async with asyncio.timeout(600):
-            await scenario(stage or Stage())
+    async def played() -> None:
+        await scenario(stage or AdminStage())
 
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(bounded())
+    run_virtual(played())

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
-from tests.broker.data_stage import Stage, batch, topic_id
+from tests.broker.data_stage import DataStage, batch, topic_id
 from tests.broker.whole import finish
 
 from lakelog.broker import fetch as fetch_api
@@ -59,7 +59,7 @@ def accepted(data: memoryview) -> AcceptedBatch:
     return made
 
 
-def commit(stage: Stage, stream: int, *values: bytes) -> int:
+def commit(stage: DataStage, stream: int, *values: bytes) -> int:
     """Commit a batch and say how large it is."""
     data = batch(*values)
     stage.log._commit([stream], [accepted(data)])
@@ -87,7 +87,7 @@ def produced_rows(answer: Answer) -> list[PartitionProduceResponse]:
 
 
 def produced(
-    stage: Stage, request: ProduceRequest, version: int = 9
+    stage: DataStage, request: ProduceRequest, version: int = 9
 ) -> list[PartitionProduceResponse]:
     async def ask() -> Answer:
         return await finish(await produce_api.handle(stage.broker, stage.call(version), request))
@@ -142,11 +142,11 @@ async def fetch_finished(answer: Answer | Later) -> FetchResponse:
     return done
 
 
-async def fetching(stage: Stage, request: FetchRequest, version: int = 12) -> FetchResponse:
+async def fetching(stage: DataStage, request: FetchRequest, version: int = 12) -> FetchResponse:
     return await fetch_finished(await fetch_api.handle(stage.broker, stage.call(version), request))
 
 
-def fetched(stage: Stage, request: FetchRequest, version: int = 12) -> FetchResponse:
+def fetched(stage: DataStage, request: FetchRequest, version: int = 12) -> FetchResponse:
     return run(lambda: fetching(stage, request, version))
 
 

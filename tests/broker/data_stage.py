@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from lakelog.broker.call import Broker
 
 
-class ManualClock:
+class SetClock:
     """Time that moves only when a test says so."""
 
     def __init__(self) -> None:
@@ -314,12 +314,12 @@ class Options:
 
 
 @dataclass
-class Stage:
+class DataStage:
     """All that a handler needs, in memory; `broker` is what handlers get."""
 
     log: MemoryLog = field(default_factory=MemoryLog)
     topics: KnownTopics = field(default_factory=KnownTopics)
-    clock: ManualClock = field(default_factory=ManualClock)
+    clock: SetClock = field(default_factory=SetClock)
     cluster: ProducerNumbers = field(default_factory=ProducerNumbers)
     options: Options = field(default_factory=Options)
     metrics: MetricsRegistry = field(default_factory=MetricsRegistry)

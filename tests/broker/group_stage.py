@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
 from msgspec import Struct
-from tests.broker.data_stage import KnownTopics, ManualClock
+from tests.broker.data_stage import KnownTopics, SetClock
 from tests.broker.memory_groups import MemoryGroups
 
 from lakelog.broker.api import dispatch
@@ -48,7 +48,7 @@ class GroupStage:
     cluster: FixedCluster = field(default_factory=lambda: FixedCluster(LONE))
     node_id: BrokerId = LONE.id
     topics: KnownTopics = field(default_factory=KnownTopics)
-    clock: ManualClock = field(default_factory=ManualClock)
+    clock: SetClock = field(default_factory=SetClock)
     client_id: str | None = "probe"
     groups: MemoryGroups = field(init=False)
     loop_turn: LoopTurn = field(init=False)

@@ -1,6 +1,6 @@
 import pytest
-from tests.broker.admin_stage import Scene, Stage, run
-from tests.topics.stage import make
+from tests.broker.admin_stage import AdminStage, Scene, run
+from tests.topics.stepped_stores import make
 
 from lakelog.broker.config_resources import ResourceType
 from lakelog.model.errors import ErrorCode
@@ -30,7 +30,7 @@ async def alter(
 
 @pytest.mark.parametrize("version", range(3))
 def test_the_whole_set_is_replaced(version: int) -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         await make(scene.broker.topics, "orders", segment_ms="1", retention_ms="2")
         (found,) = await alter(scene, resource("orders", ("retention.ms", "3")), version=version)
@@ -57,7 +57,7 @@ def test_the_whole_set_is_replaced(version: int) -> None:
 def test_a_bad_set_is_refused_and_the_old_one_kept(
     asked: AlterConfigsResource, code: ErrorCode
 ) -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         made = await make(scene.broker.topics, "orders", segment_ms="1")
         (found,) = await alter(scene, asked)
@@ -68,7 +68,7 @@ def test_a_bad_set_is_refused_and_the_old_one_kept(
 
 
 def test_validation_changes_nothing() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         made = await make(scene.broker.topics, "orders", segment_ms="1")
         (found,) = await alter(scene, resource("orders"), validate_only=True)
@@ -83,7 +83,7 @@ SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval
 
 @pytest.mark.parametrize("version", range(3))
 def test_the_whole_set_of_a_group_is_replaced(version: int) -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         for change in ((SESSION, "50000"), (HEARTBEAT, "6000")):
             asked = resource("g", change, kind=ResourceType.GROUP)
@@ -109,7 +109,7 @@ def test_the_whole_set_of_a_group_is_replaced(version: int) -> None:
 def test_a_bad_set_of_a_group_is_refused(
     name: str, changes: list[tuple[str, str | None]], code: ErrorCode
 ) -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         (found,) = await alter(scene, resource(name, *changes, kind=ResourceType.GROUP))
         assert found.error_code == code
@@ -121,7 +121,7 @@ def test_a_bad_set_of_a_group_is_refused(
 
 @pytest.mark.parametrize("version", range(3))
 def test_the_whole_set_of_a_broker_is_replaced(version: int) -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         for name, value in (("log.retention.ms", "5"), ("background.threads", "9")):
             asked = resource("1", (name, value), kind=ResourceType.BROKER)

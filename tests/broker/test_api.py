@@ -1,7 +1,7 @@
 from importlib import import_module
 
 import pytest
-from tests.broker.admin_stage import Stage, run
+from tests.broker.admin_stage import AdminStage, run
 
 from lakelog.broker.api import ENDPOINTS, advertised
 from lakelog.broker.call import BrokerOptions, CloseConnection
@@ -15,7 +15,7 @@ BETWEEN_BROKERS = (4, 5, 6, 7, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 80, 8
 
 @pytest.mark.parametrize("key", [*TRANSACTIONS, *BETWEEN_BROKERS, -1, 9_999])
 def test_what_is_not_served_is_not_advertised_and_closes_the_connection(key: int) -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         with pytest.raises(CloseConnection):
             await scene.ask_bytes(key, 0, memoryview(b""))
@@ -26,7 +26,7 @@ def test_what_is_not_served_is_not_advertised_and_closes_the_connection(key: int
 
 @pytest.mark.parametrize("key", [key for key in ENDPOINTS if key is not ApiKey.API_VERSIONS])
 def test_a_version_that_is_not_spoken_closes_the_connection(key: ApiKey) -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         versions = APIS[key].versions
         for version in (versions[0] - 1, versions[-1] + 1, -1, 32_767):
@@ -38,7 +38,7 @@ def test_a_version_that_is_not_spoken_closes_the_connection(key: ApiKey) -> None
 
 @pytest.mark.parametrize("key", ENDPOINTS)
 def test_a_body_that_ends_too_soon_closes_the_connection(key: ApiKey) -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         version = APIS[key].versions[-1]
         with pytest.raises(ProtocolError):
@@ -53,7 +53,7 @@ def test_apis_without_idempotence_leave_out_producer_ids() -> None:
 
 
 def test_produce_is_advertised_from_0_although_0_is_not_spoken() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         found = await scene.ask_bytes(ApiKey.API_VERSIONS, 0, memoryview(b""))
         assert isinstance(found, ApiVersionsResponse)

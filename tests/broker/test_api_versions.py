@@ -1,5 +1,5 @@
 import pytest
-from tests.broker.admin_stage import Stage, run
+from tests.broker.admin_stage import AdminStage, run
 
 from lakelog.broker.api import ENDPOINTS, advertised
 from lakelog.broker.api_versions import answer, unsupported
@@ -31,7 +31,7 @@ def test_the_ranges_are_those_of_the_table() -> None:
 
 @pytest.mark.parametrize("version", [5, 99, -1])
 def test_an_unknown_version_is_answered_in_version_0_with_one_entry(version: int) -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         found = await scene.ask_bytes(ApiKey.API_VERSIONS, version, memoryview(b"\xff"))
         assert found == unsupported()

@@ -1,6 +1,6 @@
 import pytest
-from tests.broker.admin_stage import Scene, Stage, run
-from tests.topics.stage import Fault, make
+from tests.broker.admin_stage import AdminStage, Scene, run
+from tests.topics.stepped_stores import Fault, make
 
 from lakelog.broker.create_partitions import PARTITIONS_MAX
 from lakelog.model.errors import ErrorCode
@@ -27,7 +27,7 @@ async def grow(
 
 @pytest.mark.parametrize("version", range(4))
 def test_each_topic_gets_one_answer(version: int) -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         for name in ("a", "b", "c"):
             await make(scene.broker.topics, name, 2)
@@ -63,7 +63,7 @@ def test_each_topic_gets_one_answer(version: int) -> None:
     ],
 )
 def test_assignments_are_checked(assignments: tuple[tuple[int, ...], ...], code: ErrorCode) -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         await make(scene.broker.topics, "orders", 1)
         (found,) = await grow(scene, wanted("orders", 3, *assignments))
@@ -73,7 +73,7 @@ def test_assignments_are_checked(assignments: tuple[tuple[int, ...], ...], code:
 
 
 def test_validation_changes_nothing() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         made = await make(scene.broker.topics, "orders", 1)
         good, bad = await grow(scene, wanted("orders", 3), wanted("other", 3), validate_only=True)
@@ -84,7 +84,7 @@ def test_validation_changes_nothing() -> None:
 
 
 def test_a_growth_that_was_cut_short_succeeds_when_repeated() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         for step in range(10):
             await make(scene.broker.topics, f"t{step}", 1)
@@ -102,7 +102,7 @@ def test_a_growth_that_was_cut_short_succeeds_when_repeated() -> None:
 
 
 def test_a_request_makes_a_limited_number_of_partitions() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         for name in ("a", "b"):
             await make(scene.broker.topics, name, 1)

@@ -2,8 +2,8 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
-from tests.broker.admin_stage import Scene, Stage, run
-from tests.topics.stage import Fault
+from tests.broker.admin_stage import AdminStage, Scene, run
+from tests.topics.stepped_stores import Fault
 
 from lakelog.broker.call import BrokerOptions
 from lakelog.broker.create_topics import PARTITIONS_MAX, TOPICS_MAX
@@ -50,7 +50,7 @@ async def create(
 
 @pytest.mark.parametrize("version", range(2, 8))
 def test_every_version_makes_a_topic(version: int) -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         (found,) = await create(scene, wanted("orders", 2, 3), version=version)
         assert (found.error_code, found.error_message) == (ErrorCode.NONE, None)
@@ -64,7 +64,7 @@ def test_every_version_makes_a_topic(version: int) -> None:
 
 
 def test_the_answer_shows_every_config_with_its_source() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         (found,) = await create(scene, wanted("orders", retention_ms="9"))
         assert found.configs is not None
@@ -74,16 +74,16 @@ def test_the_answer_shows_every_config_with_its_source() -> None:
         assert shown["cleanup.policy"] == ("delete", 5)
         assert list(shown) == sorted(shown)
 
-    run(scenario, Stage(defaults=TopicDefaults(retention_bytes=77)))
+    run(scenario, AdminStage(defaults=TopicDefaults(retention_bytes=77)))
 
 
 def test_minus_one_means_the_brokers_defaults() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         (found,) = await create(scene, wanted("orders", -1, -1))
         assert (found.num_partitions, found.replication_factor) == (5, 2)
 
-    run(scenario, Stage(options=BrokerOptions(num_partitions=5, default_replication_factor=2)))
+    run(scenario, AdminStage(options=BrokerOptions(num_partitions=5, default_replication_factor=2)))
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_minus_one_means_the_brokers_defaults() -> None:
 def test_a_bad_topic_is_refused_and_the_good_one_beside_it_is_made(
     topic: CreatableTopic, code: ErrorCode
 ) -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         bad, good = await create(scene, topic, wanted("good"))
         assert (bad.error_code, bad.name) == (code, topic.name)
@@ -129,7 +129,7 @@ def test_a_bad_topic_is_refused_and_the_good_one_beside_it_is_made(
 
 
 def test_an_assignment_counts_partitions_and_replicas() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         await stage.broker(2)
         scene = await stage.broker(1)
         (found,) = await create(scene, wanted("t", -1, -1, [(1, (1, 2)), (0, (2, 1))]))
@@ -141,7 +141,7 @@ def test_an_assignment_counts_partitions_and_replicas() -> None:
 
 
 def test_a_name_that_stands_twice_gets_one_answer_and_is_not_made() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         found = await create(scene, wanted("a"), wanted("b"), wanted("a", 2))
         assert [(topic.name, topic.error_code) for topic in found] == [("b", 0), ("a", 42)]
@@ -151,7 +151,7 @@ def test_a_name_that_stands_twice_gets_one_answer_and_is_not_made() -> None:
 
 
 def test_validation_answers_the_same_and_stores_nothing() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         (found,) = await create(scene, wanted("orders", 4), validate_only=True)
         assert (found.error_code, found.num_partitions) == (ErrorCode.NONE, 4)
@@ -168,7 +168,7 @@ def test_validation_answers_the_same_and_stores_nothing() -> None:
 
 
 def test_a_request_makes_a_limited_number_of_topics_and_partitions() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         many = [wanted(f"t{number}") for number in range(TOPICS_MAX + 2)]
         found = await create(scene, *many, timeout_ms=60_000)
@@ -181,7 +181,7 @@ def test_a_request_makes_a_limited_number_of_topics_and_partitions() -> None:
 
 
 def test_a_store_that_fails_is_a_code_that_clients_repeat_on() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         for step in range(12):
             scene.steps.faults = {scene.steps.taken + step: Fault.UNAVAILABLE}
@@ -196,7 +196,7 @@ def test_a_store_that_fails_is_a_code_that_clients_repeat_on() -> None:
 
 
 def test_a_request_ends_when_its_time_is_over() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         loop = asyncio.get_running_loop()
 

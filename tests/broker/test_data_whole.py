@@ -14,8 +14,9 @@ from tests.broker.data_requests import (
     rows,
     sizes,
 )
-from tests.broker.data_stage import Stage, batch, idempotent
-from tests.broker.whole import Stores, call, finish, run, whole_broker
+from tests.broker.data_stage import DataStage, batch, idempotent
+from tests.broker.whole import call, finish, whole_broker
+from tests.memory_cluster import MemoryCluster, run
 from tests.profiles import examples
 
 from lakelog.broker import fetch as fetch_api
@@ -70,8 +71,8 @@ def values(response: FetchResponse, partition: int = 0) -> list[tuple[int, bytes
 
 
 def test_what_one_broker_acknowledged_is_read_from_the_other_at_once() -> None:
-    async def scenario(stores: Stores) -> None:
-        async with whole_broker(stores, 1) as first, whole_broker(stores, 2) as second:
+    async def scenario(cluster: MemoryCluster) -> None:
+        async with whole_broker(cluster, 1) as first, whole_broker(cluster, 2) as second:
             await made(first, "t")
             for number in range(30):
                 value = b"%d" % number
@@ -85,8 +86,8 @@ def test_what_one_broker_acknowledged_is_read_from_the_other_at_once() -> None:
 
 
 def test_the_end_asked_of_another_broker_holds_what_was_acknowledged() -> None:
-    async def scenario(stores: Stores) -> None:
-        async with whole_broker(stores, 1) as first, whole_broker(stores, 2) as second:
+    async def scenario(cluster: MemoryCluster) -> None:
+        async with whole_broker(cluster, 1) as first, whole_broker(cluster, 2) as second:
             await made(first, "t")
             for number in range(1, 10):
                 await write(first, b"x")
@@ -100,8 +101,8 @@ def test_the_end_asked_of_another_broker_holds_what_was_acknowledged() -> None:
 
 
 def test_a_reader_parked_at_one_broker_is_woken_by_a_write_at_the_other() -> None:
-    async def scenario(stores: Stores) -> None:
-        async with whole_broker(stores, 1) as first, whole_broker(stores, 2) as second:
+    async def scenario(cluster: MemoryCluster) -> None:
+        async with whole_broker(cluster, 1) as first, whole_broker(cluster, 2) as second:
             await made(first, "t", 3)
             request = fetch(("t", [(0, 0), (1, 0), (2, 0)]), wait_ms=20_000)
             reading = asyncio.create_task(read(second, request))
@@ -114,8 +115,8 @@ def test_a_reader_parked_at_one_broker_is_woken_by_a_write_at_the_other() -> Non
 
 
 def test_a_retry_at_another_broker_is_still_a_duplicate() -> None:
-    async def scenario(stores: Stores) -> None:
-        async with whole_broker(stores, 1) as first, whole_broker(stores, 2) as second:
+    async def scenario(cluster: MemoryCluster) -> None:
+        async with whole_broker(cluster, 1) as first, whole_broker(cluster, 2) as second:
             await made(first, "t")
             producer = await second.cluster.producer_ids.next()
             request = produce(("t", [(0, idempotent(producer, 0, 0, b"once"))]))
@@ -131,8 +132,8 @@ def test_a_retry_at_another_broker_is_still_a_duplicate() -> None:
 
 
 def test_pipelined_requests_keep_their_order_whatever_finishes_first() -> None:
-    async def scenario(stores: Stores) -> None:
-        async with whole_broker(stores) as broker:
+    async def scenario(cluster: MemoryCluster) -> None:
+        async with whole_broker(cluster) as broker:
             await made(broker, "t", 2)
             waiting = []
             for number in range(100):
@@ -149,8 +150,8 @@ def test_pipelined_requests_keep_their_order_whatever_finishes_first() -> None:
 
 
 def test_a_deleted_topic_is_unknown_and_made_again_begins_at_0() -> None:
-    async def scenario(stores: Stores) -> None:
-        async with whole_broker(stores) as broker:
+    async def scenario(cluster: MemoryCluster) -> None:
+        async with whole_broker(cluster) as broker:
             await made(broker, "t")
             await write(broker, b"old")
             topic = broker.topics.cached("t")
@@ -168,8 +169,8 @@ def test_a_deleted_topic_is_unknown_and_made_again_begins_at_0() -> None:
 
 
 def test_several_domains_serve_one_request() -> None:
-    async def scenario(stores: Stores) -> None:
-        async with whole_broker(stores, domains=3) as broker:
+    async def scenario(cluster: MemoryCluster) -> None:
+        async with whole_broker(cluster, domains=3) as broker:
             await made(broker, "t", 12)
             parts = [(number, batch(b"%d" % number)) for number in range(12)]
             answer = await finish(
@@ -206,7 +207,7 @@ def test_any_fetch_gets_an_answer_that_can_be_sent(
     version: int,
     isolation: int,
 ) -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t", 2)
     stage.topic("u")
     stage.log._commit([1], [accepted(batch(b"a", b"b"))])
@@ -247,7 +248,7 @@ def test_any_produce_gets_an_answer_that_can_be_sent_or_the_end_of_the_connectio
     version: int,
     flips: list[tuple[int, int]],
 ) -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t", 2)
     stage.topic("u")
     damaged = bytearray(batch(b"abc", b"def"))

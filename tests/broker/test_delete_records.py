@@ -2,7 +2,7 @@ import asyncio
 from collections.abc import Mapping
 
 from tests.broker.data_requests import accepted
-from tests.broker.data_stage import ManualClock, MemoryLog, Stage, batch
+from tests.broker.data_stage import DataStage, MemoryLog, SetClock, batch
 
 from lakelog.broker.delete_records import handle
 from lakelog.model.failures import OutcomeUnknown
@@ -13,7 +13,7 @@ from lakelog.wire.messages.delete_records import (
 )
 
 
-def ask(stage: Stage, *wants: tuple[str, int, int]) -> list[tuple[int, int]]:
+def ask(stage: DataStage, *wants: tuple[str, int, int]) -> list[tuple[int, int]]:
     request = DeleteRecordsRequest(
         topics=tuple(
             DeleteRecordsTopic(name, (DeleteRecordsPartition(partition, offset),))
@@ -28,8 +28,8 @@ def ask(stage: Stage, *wants: tuple[str, int, int]) -> list[tuple[int, int]]:
     ]
 
 
-def filled(policy: str = "delete", log: MemoryLog | None = None) -> Stage:
-    stage = Stage(log=log or MemoryLog())
+def filled(policy: str = "delete", log: MemoryLog | None = None) -> DataStage:
+    stage = DataStage(log=log or MemoryLog())
     stage.topic("t", configs={"cleanup.policy": policy})
     for value in (b"a", b"b", b"c", b"d"):
         stage.log._commit([1], [accepted(batch(value))])
@@ -95,7 +95,7 @@ def test_a_trim_that_takes_too_long_is_7() -> None:
     assert ask(stage, ("t", 0, 1)) == [(7, -1)]
 
 
-class BusyClock(ManualClock):
+class BusyClock(SetClock):
     """Time is over at the second look."""
 
     def monotonic_s(self) -> float:

@@ -1,6 +1,6 @@
 import pytest
-from tests.broker.admin_stage import Scene, Stage, run
-from tests.topics.stage import Fault, make
+from tests.broker.admin_stage import AdminStage, Scene, run
+from tests.topics.stepped_stores import Fault, make
 
 from lakelog.model.errors import ErrorCode
 from lakelog.wire.messages.delete_topics import (
@@ -20,7 +20,7 @@ async def delete(
 
 @pytest.mark.parametrize("version", range(1, 6))
 def test_old_versions_delete_by_name(version: int) -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         await make(scene.broker.topics, "orders")
         gone, unknown = await delete(scene, names=("orders", "other"), version=version)
@@ -32,7 +32,7 @@ def test_old_versions_delete_by_name(version: int) -> None:
 
 
 def test_a_topic_is_deleted_by_name_or_by_id_and_the_answer_has_both() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         first = await make(scene.broker.topics, "first")
         second = await make(scene.broker.topics, "second")
@@ -47,7 +47,7 @@ def test_a_topic_is_deleted_by_name_or_by_id_and_the_answer_has_both() -> None:
 
 
 def test_a_topic_that_is_named_twice_is_not_deleted_twice() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         made = await make(scene.broker.topics, "orders")
         by_id = DeleteTopicState(None, made.id)
@@ -65,7 +65,7 @@ def test_a_topic_that_is_named_twice_is_not_deleted_twice() -> None:
 
 
 def test_a_topic_made_again_elsewhere_is_the_one_that_is_deleted() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         here, there = await stage.broker(1), await stage.broker(2)
         old = await make(here.broker.topics, "orders")
         await there.broker.topics.current()
@@ -81,7 +81,7 @@ def test_a_topic_made_again_elsewhere_is_the_one_that_is_deleted() -> None:
 
 
 def test_without_the_store_nothing_is_called_unknown() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         taken = scene.steps.taken
         scene.steps.faults = dict.fromkeys(range(taken, taken + 99), Fault.UNAVAILABLE)

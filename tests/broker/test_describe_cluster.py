@@ -1,5 +1,5 @@
 import pytest
-from tests.broker.admin_stage import Stage, run
+from tests.broker.admin_stage import AdminStage, run
 
 from lakelog.model.errors import ErrorCode
 from lakelog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
@@ -7,7 +7,7 @@ from lakelog.wire.messages.describe_cluster import DescribeClusterRequest, Descr
 
 @pytest.mark.parametrize("version", range(3))
 def test_the_cluster_is_described_as_metadata_shows_it(version: int) -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         found = await scene.ask(
             DescribeClusterRequest(include_cluster_authorized_operations=True),
@@ -31,7 +31,7 @@ def test_the_cluster_is_described_as_metadata_shows_it(version: int) -> None:
 
 @pytest.mark.parametrize(("kind", "code"), [(2, 114), (0, 115), (3, 115), (-1, 115)])
 def test_only_brokers_can_be_asked_for(kind: int, code: int) -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         found = await scene.ask(
             DescribeClusterRequest(endpoint_type=kind), DescribeClusterResponse, 2

@@ -1,6 +1,6 @@
 import pytest
-from tests.broker.admin_stage import Scene, Stage, run
-from tests.topics.stage import Fault, make
+from tests.broker.admin_stage import AdminStage, Scene, run
+from tests.topics.stepped_stores import Fault, make
 
 from lakelog.broker.call import BrokerOptions
 from lakelog.broker.config_resources import ResourceType
@@ -40,7 +40,7 @@ def by_name(result: DescribeConfigsResult) -> dict[str, DescribeConfigsResourceR
 
 @pytest.mark.parametrize("version", range(1, 5))
 def test_a_topics_configs_are_described_in_every_version(version: int) -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         await make(scene.broker.topics, "orders", retention_ms="9")
         found = by_name(await describe(scene, ResourceType.TOPIC, "orders", version=version))
@@ -49,11 +49,11 @@ def test_a_topics_configs_are_described_in_every_version(version: int) -> None:
         assert own.documentation is None
         assert found["max.message.bytes"].config_source == ConfigSource.STATIC
 
-    run(scenario, Stage(defaults=TopicDefaults(max_message_bytes=5_000)))
+    run(scenario, AdminStage(defaults=TopicDefaults(max_message_bytes=5_000)))
 
 
 def test_synonyms_and_documentation_come_when_asked_for() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         await make(scene.broker.topics, "orders", max_message_bytes="7")
         key = ("max.message.bytes", "unknown")
@@ -68,7 +68,7 @@ def test_synonyms_and_documentation_come_when_asked_for() -> None:
 
 
 def test_this_broker_describes_itself() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker(7)
         found = by_name(await describe(scene, ResourceType.BROKER, "7", texts=True))
         assert {name for name, config in found.items() if config.read_only} == set(READ_ONLY)
@@ -93,7 +93,9 @@ def test_this_broker_describes_itself() -> None:
 
     run(
         scenario,
-        Stage(options=BrokerOptions(num_partitions=6), defaults=TopicDefaults(retention_ms=99)),
+        AdminStage(
+            options=BrokerOptions(num_partitions=6), defaults=TopicDefaults(retention_ms=99)
+        ),
     )
 
 
@@ -118,7 +120,7 @@ def test_this_broker_describes_itself() -> None:
     ],
 )
 def test_other_resources_have_nothing_to_show(kind: int, name: str, code: ErrorCode) -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         found = await describe(scene, kind, name)
         assert (found.error_code, found.configs) == (code, ())
@@ -128,7 +130,7 @@ def test_other_resources_have_nothing_to_show(kind: int, name: str, code: ErrorC
 
 
 def test_a_group_has_its_own_configs_then_the_operators_then_defaults() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         other, scene = await stage.broker(2), await stage.broker(1)
         own = {"consumer.heartbeat.interval.ms": "6000"}
         await other.broker.group_configs.alter("g", lambda _: own)
@@ -154,11 +156,11 @@ def test_a_group_has_its_own_configs_then_the_operators_then_defaults() -> None:
             "group.consumer.assignment.interval.ms"
         )
 
-    run(scenario, Stage(groups=GroupOptions(assignment_interval_ms=0)))
+    run(scenario, AdminStage(groups=GroupOptions(assignment_interval_ms=0)))
 
 
 def test_groups_of_one_request_do_not_share_what_they_set() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         key = "consumer.heartbeat.interval.ms"
         await scene.broker.group_configs.alter("g", lambda _: {key: "6000"})
@@ -174,7 +176,7 @@ def test_groups_of_one_request_do_not_share_what_they_set() -> None:
 
 
 def test_without_the_store_a_group_is_not_called_free_of_configs() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         taken = scene.steps.taken
         scene.steps.faults = dict.fromkeys(range(taken, taken + 9), Fault.UNAVAILABLE)
@@ -185,7 +187,7 @@ def test_without_the_store_a_group_is_not_called_free_of_configs() -> None:
 
 
 def test_an_answer_does_not_outgrow_its_limit() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         await make(scene.broker.topics, "t")
         hostile = DescribeConfigsRequest(
@@ -203,7 +205,7 @@ def test_an_answer_does_not_outgrow_its_limit() -> None:
 
 
 def test_without_the_store_a_broker_still_describes_itself() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         await make(scene.broker.topics, "orders")
         taken = scene.steps.taken

@@ -1,6 +1,6 @@
 import pytest
-from tests.broker.admin_stage import Scene, Stage, run
-from tests.topics.stage import Fault, make
+from tests.broker.admin_stage import AdminStage, Scene, run
+from tests.topics.stepped_stores import Fault, make
 
 from lakelog.model.errors import ErrorCode
 from lakelog.model.ids import BrokerId
@@ -30,7 +30,7 @@ async def describe(
 
 @pytest.mark.parametrize("version", range(1, 6))
 def test_the_one_directory_is_the_object_store(version: int) -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         await make(scene.broker.topics, "orders", 2)
         scene.size("orders", 1, 77)
@@ -43,7 +43,7 @@ def test_the_one_directory_is_the_object_store(version: int) -> None:
 
 
 def test_null_asks_for_all_empty_for_none_and_the_unknown_is_left_out() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         for name in ("a", "b"):
             await make(scene.broker.topics, name, 2)
@@ -60,7 +60,7 @@ def test_null_asks_for_all_empty_for_none_and_the_unknown_is_left_out() -> None:
 
 
 def test_brokers_together_report_each_partition_once() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scenes = [
             await stage.broker(number, BrokerNode(BrokerId(number), "h", 9090 + number, zone, "m"))
             for number, zone in ((1, "a"), (2, "a"), (3, "b"))
@@ -82,7 +82,7 @@ def test_brokers_together_report_each_partition_once() -> None:
 
 
 def test_without_the_store_a_client_is_told_to_come_again() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         taken = scene.steps.taken
         scene.steps.faults = dict.fromkeys(range(taken, taken + 9), Fault.UNAVAILABLE)

@@ -1,9 +1,9 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.broker.admin_stage import Scene, Stage, run
+from tests.broker.admin_stage import AdminStage, Scene, run
 from tests.profiles import examples
-from tests.topics.stage import Fault, make
+from tests.topics.stepped_stores import Fault, make
 
 from lakelog.broker.describe_topic_partitions import PARTITIONS_MAX
 from lakelog.model.errors import ErrorCode
@@ -40,7 +40,7 @@ def cursor_of(found: DescribeTopicPartitionsResponse) -> tuple[str, int] | None:
     return None if cursor is None else (cursor.topic_name, cursor.partition_index)
 
 
-async def two_topics(stage: Stage) -> Scene:
+async def two_topics(stage: AdminStage) -> Scene:
     scene = await stage.broker()
     await make(scene.broker.topics, "b", 3)
     await make(scene.broker.topics, "a", 2)
@@ -69,7 +69,7 @@ def test_all_topics_come_in_pages(
     pages: list[tuple[str, list[int]]],
     following: tuple[str, int] | None,
 ) -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         found = await describe(await two_topics(stage), limit=limit, cursor=cursor)
         assert (shown(found), cursor_of(found)) == (pages, following)
 
@@ -77,7 +77,7 @@ def test_all_topics_come_in_pages(
 
 
 def test_unknown_topics_are_sorted_in_and_count_nothing() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await two_topics(stage)
         asked = ("b", "__consumer_offsets", "aa", "a", "bad name!", "a")
         found = await describe(scene, *asked, limit=5)
@@ -99,7 +99,7 @@ def test_unknown_topics_are_sorted_in_and_count_nothing() -> None:
 
 
 def test_a_partition_has_a_leader_alone_and_no_null_lists() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         found = await describe(await two_topics(stage), "a")
         partition = found.topics[0].partitions[0]
         assert (partition.leader_id, partition.leader_epoch) == (1, 0)
@@ -115,7 +115,7 @@ def test_a_partition_has_a_leader_alone_and_no_null_lists() -> None:
 def test_a_cursor_that_points_nowhere_is_refused(
     names: tuple[str, ...], cursor: tuple[str, int]
 ) -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         found = await describe(await two_topics(stage), *names, cursor=cursor)
         codes = [topic.error_code for topic in found.topics]
         assert codes == [ErrorCode.INVALID_REQUEST] * len(names)
@@ -125,7 +125,7 @@ def test_a_cursor_that_points_nowhere_is_refused(
 
 
 def test_a_page_has_a_limit_of_its_own() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         await make(scene.broker.topics, "huge", PARTITIONS_MAX + 1)
         found = await describe(scene, limit=2**31 - 1)
@@ -137,7 +137,7 @@ def test_a_page_has_a_limit_of_its_own() -> None:
 @settings(max_examples=examples(30))
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=5), st.integers(1, 7))
 def test_pages_together_show_every_partition_once(counts: list[int], limit: int) -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         for number, count in enumerate(counts):
             await make(scene.broker.topics, f"t{number}", count)
@@ -157,7 +157,7 @@ def test_pages_together_show_every_partition_once(counts: list[int], limit: int)
 
 
 def test_without_the_store_nothing_is_called_unknown() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await two_topics(stage)
         taken = scene.steps.taken
         scene.steps.faults = dict.fromkeys(range(taken, taken + 9), Fault.UNAVAILABLE)

@@ -13,7 +13,7 @@ from tests.broker.data_requests import (
     run,
     sizes,
 )
-from tests.broker.data_stage import MemoryLog, Stage, batch, topic_id
+from tests.broker.data_stage import DataStage, MemoryLog, batch, topic_id
 
 from lakelog.broker import fetch_read
 from lakelog.broker.fetch import RESPONSE_BYTES_MAX
@@ -30,7 +30,7 @@ from lakelog.wire.messages.fetch import (
 
 
 def test_every_offset_gives_the_whole_batch_it_lies_in_with_its_offset_and_epoch() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
     commit(stage, 1, b"a", b"b", b"c")
     commit(stage, 1, b"d", b"e")
@@ -44,7 +44,7 @@ def test_every_offset_gives_the_whole_batch_it_lies_in_with_its_offset_and_epoch
 
 
 def test_the_end_is_empty_beyond_it_and_below_the_start_are_out_of_range() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
     commit(stage, 1, b"a", b"b")
     run(lambda: stage.log.trim({1: 1}))
@@ -57,14 +57,14 @@ def test_the_end_is_empty_beyond_it_and_below_the_start_are_out_of_range() -> No
 
 
 def test_isolation_decides_between_null_and_empty_aborted_transactions() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
     assert one(fetched(stage, fetch(("t", [(0, 0)])))).aborted_transactions is None
     assert one(fetched(stage, fetch(("t", [(0, 0)]), isolation=1))).aborted_transactions == ()
 
 
 def test_one_budget_serves_the_request_and_the_first_batch_is_returned_once_anyway() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t", 8)
     sizes_written = [commit(stage, stream, b"x" * 500) for stream in range(1, 9)]
     large = sizes_written[0]
@@ -101,7 +101,7 @@ class NotingLog(MemoryLog):
 
 def test_the_brokers_own_cap_bounds_what_a_client_may_ask_for() -> None:
     log = NotingLog()
-    stage = Stage(log=log)
+    stage = DataStage(log=log)
     stage.topic("t")
     commit(stage, 1, b"a")
     fetched(stage, fetch(("t", [(0, 0)]), max_bytes=2**31 - 1, min_bytes=2**31 - 1))
@@ -113,7 +113,7 @@ def test_what_is_read_in_parts_is_one_answer_within_one_budget(
 ) -> None:
     monkeypatch.setattr(fetch_read, "STREAMS_PER_READ", 3)
     log = NotingLog()
-    stage = Stage(log=log)
+    stage = DataStage(log=log)
     stage.topic("t", 8)
     large = max(commit(stage, stream, b"x" * 500) for stream in range(1, 9))
     wants = [(number, 0) for number in range(8)]
@@ -129,7 +129,7 @@ def test_what_is_read_in_parts_is_one_answer_within_one_budget(
 
 
 def test_unknown_topics_are_3_by_name_and_100_by_id_and_unknown_partitions_3() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
     commit(stage, 1, b"a")
     wants = [("t", [(0, 0), (7, 0)]), ("nothing", [(0, 0)])]
@@ -144,7 +144,7 @@ def test_unknown_topics_are_3_by_name_and_100_by_id_and_unknown_partitions_3() -
 
 
 def test_leader_epochs_older_than_ours_are_74_and_newer_75() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
     commit(stage, 1, b"a")
     for epoch, code in ((-1, 0), (0, 0), (1, 75), (9, 75), (-2, 74)):
@@ -154,7 +154,7 @@ def test_leader_epochs_older_than_ours_are_74_and_newer_75() -> None:
 
 
 def test_a_client_that_says_it_is_a_replica_reads_nothing() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
     commit(stage, 1, b"a")
     old = FetchRequest(replica_id=1, topics=fetch(("t", [(0, 0)])).topics)
@@ -168,7 +168,7 @@ def test_a_client_that_says_it_is_a_replica_reads_nothing() -> None:
 
 
 def test_an_empty_answer_needs_a_proof_and_a_full_one_does_not() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
     commit(stage, 1, b"a")
     assert sizes(fetched(stage, fetch(("t", [(0, 0)]))))[0] > 0
@@ -178,7 +178,7 @@ def test_an_empty_answer_needs_a_proof_and_a_full_one_does_not() -> None:
 
 
 def test_what_another_broker_acknowledged_is_found_without_waiting() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
     stage.log.foreign.append((1, accepted(batch(b"there"))))
     row = one(fetched(stage, fetch(("t", [(0, 0)]), wait_ms=0)))
@@ -186,7 +186,7 @@ def test_what_another_broker_acknowledged_is_found_without_waiting() -> None:
 
 
 def test_out_of_range_is_said_only_after_a_proof() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
     stage.log.foreign.append((1, accepted(batch(b"a", b"b"))))
     assert codes(fetched(stage, fetch(("t", [(0, 1)])))) == [0]
@@ -194,7 +194,7 @@ def test_out_of_range_is_said_only_after_a_proof() -> None:
 
 
 def test_without_a_proof_nothing_is_called_empty_or_out_of_range_but_data_is_served() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t", 3)
     commit(stage, 1, b"a")
     stage.log.provable = False
@@ -205,7 +205,7 @@ def test_without_a_proof_nothing_is_called_empty_or_out_of_range_but_data_is_ser
 
 
 def test_a_state_that_nobody_vouched_for_lately_serves_nothing() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
     commit(stage, 1, b"a")
     stage.log.stale = True
@@ -215,7 +215,7 @@ def test_a_state_that_nobody_vouched_for_lately_serves_nothing() -> None:
 
 
 def test_a_damaged_batch_is_a_storage_error_that_old_clients_understand() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
     commit(stage, 1, b"a")
     stage.log.damaged.add(1)
@@ -224,7 +224,7 @@ def test_a_damaged_batch_is_a_storage_error_that_old_clients_understand() -> Non
 
 
 def test_an_object_store_that_does_not_answer_is_retriable() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
     commit(stage, 1, b"a")
     stage.log.read_failure = Unavailable("down")
@@ -232,14 +232,14 @@ def test_an_object_store_that_does_not_answer_is_retriable() -> None:
 
 
 def test_a_topic_that_cannot_be_looked_up_is_retriable() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topics.failure = Unavailable("down")
     assert codes(fetched(stage, fetch(("t", [(0, 0)])))) == [6]
 
 
 @pytest.mark.parametrize("version", range(4, 19))
 def test_answers_can_be_sent_in_every_version(version: int) -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t", 2)
     commit(stage, 1, b"a")
     answer = fetched(stage, fetch(("t", [(0, 0), (1, 9)]), ("no", [(0, 0)])), version)
@@ -247,7 +247,7 @@ def test_answers_can_be_sent_in_every_version(version: int) -> None:
 
 
 def test_a_fetch_of_a_topic_that_is_new_to_this_broker_reads_through() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
     commit(stage, 1, b"a")
     stage.topics.unseen, stage.topics.by_name = stage.topics.by_name, {}
@@ -263,7 +263,7 @@ class LateLog(MemoryLog):
 
 
 def test_a_stream_that_was_made_elsewhere_a_moment_ago_is_looked_for_before_it_is_unknown() -> None:
-    stage = Stage(log=LateLog())
+    stage = DataStage(log=LateLog())
     stage.topic("t")
     stage.log.drop(1)
     assert codes(fetched(stage, fetch(("t", [(0, 0)])))) == [0]

@@ -11,7 +11,7 @@ from tests.broker.data_requests import (
     run,
     sizes,
 )
-from tests.broker.data_stage import Stage
+from tests.broker.data_stage import DataStage
 
 from lakelog.broker.fetch import handle
 from lakelog.wire.messages.fetch import (
@@ -22,7 +22,7 @@ from lakelog.wire.messages.fetch import (
 
 
 def test_an_incremental_session_sends_changes_only_and_serves_all_in_turn() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t", 3)
 
     async def poll() -> None:
@@ -45,7 +45,7 @@ def test_an_incremental_session_sends_changes_only_and_serves_all_in_turn() -> N
 
 
 def test_session_errors_have_their_codes_id_0_and_no_topics() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
 
     async def poll() -> None:
@@ -63,7 +63,7 @@ def test_session_errors_have_their_codes_id_0_and_no_topics() -> None:
 
 
 def test_forgotten_topics_are_read_no_more() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t", 2)
 
     async def poll() -> None:
@@ -82,7 +82,7 @@ def test_forgotten_topics_are_read_no_more() -> None:
 
 
 def test_a_parked_incremental_fetch_whose_session_moved_on_is_71() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
 
     async def poll() -> None:
@@ -100,7 +100,7 @@ def test_a_parked_incremental_fetch_whose_session_moved_on_is_71() -> None:
 
 
 def test_a_session_survives_a_topic_that_is_made_again_under_its_name() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
 
     async def poll() -> None:

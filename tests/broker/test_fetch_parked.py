@@ -12,14 +12,14 @@ from tests.broker.data_requests import (
     run,
     sizes,
 )
-from tests.broker.data_stage import Stage, batch
+from tests.broker.data_stage import DataStage, batch
 
 from lakelog.broker.call import Later
 from lakelog.broker.fetch import handle
 
 
 def test_a_parked_fetch_is_answered_when_data_comes() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t", 2)
 
     async def wait() -> None:
@@ -38,7 +38,7 @@ def test_a_parked_fetch_is_answered_when_data_comes() -> None:
 
 
 def test_data_between_the_first_look_and_the_parking_is_not_missed() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
 
     async def wait() -> None:
@@ -50,7 +50,7 @@ def test_data_between_the_first_look_and_the_parking_is_not_missed() -> None:
 
 
 def test_a_parked_fetch_waits_for_min_bytes() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
 
     async def wait() -> None:
@@ -71,7 +71,7 @@ def test_a_parked_fetch_waits_for_min_bytes() -> None:
 
 
 def test_a_parked_fetch_is_answered_at_max_wait_with_what_there_is() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
     size = commit(stage, 1, b"little")
 
@@ -90,13 +90,13 @@ def test_a_parked_fetch_is_answered_at_max_wait_with_what_there_is() -> None:
 
 
 def test_min_bytes_0_does_not_wait() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
     assert sizes(fetched(stage, fetch(("t", [(0, 0)]), wait_ms=60_000, min_bytes=0))) == [0]
 
 
 def test_an_unknown_partition_waits_with_good_ones_and_alone_does_not() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
     assert codes(fetched(stage, fetch(("none", [(0, 0)]), wait_ms=60_000))) == [3]
     assert rows(fetched(stage, fetch(wait_ms=60_000))) == []
@@ -116,13 +116,13 @@ def test_an_unknown_partition_waits_with_good_ones_and_alone_does_not() -> None:
 
 
 def test_read_errors_answer_at_once_beside_partitions_that_would_wait() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t", 2)
     assert codes(fetched(stage, fetch(("t", [(0, 9), (1, 0)]), wait_ms=60_000))) == [1, 0]
 
 
 def test_a_stream_dropped_while_its_reader_is_parked_is_answered_at_once() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
 
     async def wait(version: int, code: int) -> None:
@@ -140,7 +140,7 @@ def test_a_stream_dropped_while_its_reader_is_parked_is_answered_at_once() -> No
 
 
 def test_a_parked_fetch_ends_with_its_connection() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
 
     async def wait() -> None:
@@ -158,7 +158,7 @@ def test_a_parked_fetch_ends_with_its_connection() -> None:
 
 
 def test_parked_fetches_are_answered_when_the_broker_drains() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
 
     async def wait() -> None:
@@ -176,7 +176,7 @@ def test_parked_fetches_are_answered_when_the_broker_drains() -> None:
 
 
 def test_an_offset_that_a_proof_shows_to_be_the_end_waits_for_data() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
     stage.log.foreign.append((1, accepted(batch(b"a", b"b"))))
 

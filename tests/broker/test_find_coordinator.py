@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.broker.admin_stage import Scene, Stage
+from tests.broker.admin_stage import AdminStage, Scene
 from tests.broker.admin_stage import run as run_staged
 from tests.broker.group_stage import FixedCluster, GroupStage, run
 
@@ -67,7 +67,7 @@ def test_a_client_of_a_zone_is_sent_to_a_broker_that_its_metadata_shows() -> Non
 
 
 def test_the_address_is_the_one_that_metadata_tells() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene: Scene = await stage.broker()
         request = FindCoordinatorRequest(coordinator_keys=("g",))
         found = await scene.ask(request, FindCoordinatorResponse, 6)

@@ -7,7 +7,8 @@ from msgspec import Struct
 from tests.broker import consumer_members
 from tests.broker.classic_members import join_request
 from tests.broker.offset_requests import commit_request, fetch_request, offset, offsets_of
-from tests.broker.whole import Stores, call, finish, run, whole_broker
+from tests.broker.whole import call, finish, whole_broker
+from tests.memory_cluster import MemoryCluster, run
 
 from lakelog.broker.api import dispatch
 from lakelog.broker.call import Answer, Broker, Later
@@ -87,8 +88,8 @@ async def made(broker: Broker, name: str, partitions: int = 1) -> None:
 
 
 def test_a_member_lives_commits_and_leaves_and_its_group_is_deleted() -> None:
-    async def scenario(stores: Stores) -> None:
-        async with whole_broker(stores) as broker:
+    async def scenario(cluster: MemoryCluster) -> None:
+        async with whole_broker(cluster) as broker:
             await made(broker, "t", 2)
             client = Client(broker)
             member = await client.stable()
@@ -124,10 +125,10 @@ def test_a_member_lives_commits_and_leaves_and_its_group_is_deleted() -> None:
 
 
 def test_what_one_broker_answered_every_other_knows() -> None:
-    async def scenario(stores: Stores) -> None:
+    async def scenario(cluster: MemoryCluster) -> None:
         async with (
-            whole_broker(stores, 1, domains=2) as one,
-            whole_broker(stores, 2, domains=2) as two,
+            whole_broker(cluster, 1, domains=2) as one,
+            whole_broker(cluster, 2, domains=2) as two,
         ):
             await one.cluster.refresh()
             await made(one, "t")
@@ -157,8 +158,8 @@ def test_what_one_broker_answered_every_other_knows() -> None:
 
 
 def test_a_fetch_behind_a_commit_on_one_connection_sees_it() -> None:
-    async def scenario(stores: Stores) -> None:
-        async with whole_broker(stores) as broker:
+    async def scenario(cluster: MemoryCluster) -> None:
+        async with whole_broker(cluster) as broker:
             await made(broker, "t")
             client = Client(broker)
             for number in range(20):
@@ -171,8 +172,8 @@ def test_a_fetch_behind_a_commit_on_one_connection_sees_it() -> None:
 
 
 def test_a_commit_before_a_leave_on_one_connection_is_kept() -> None:
-    async def scenario(stores: Stores) -> None:
-        async with whole_broker(stores) as broker:
+    async def scenario(cluster: MemoryCluster) -> None:
+        async with whole_broker(cluster) as broker:
             await made(broker, "t")
             client = Client(broker)
             member = await client.stable()
@@ -191,8 +192,8 @@ def test_a_commit_before_a_leave_on_one_connection_is_kept() -> None:
 
 
 def test_a_member_of_a_consumer_group_gets_its_partitions_and_is_described() -> None:
-    async def scenario(stores: Stores) -> None:
-        async with whole_broker(stores) as broker:
+    async def scenario(cluster: MemoryCluster) -> None:
+        async with whole_broker(cluster) as broker:
             await made(broker, "t", 3)
             client = Client(broker)
             topic = broker.topics.cached("t")
@@ -224,8 +225,8 @@ def test_a_member_of_a_consumer_group_gets_its_partitions_and_is_described() -> 
 
 
 def test_what_is_set_for_a_group_holds_at_every_broker() -> None:
-    async def scenario(stores: Stores) -> None:
-        async with whole_broker(stores, 1) as one, whole_broker(stores, 2) as two:
+    async def scenario(cluster: MemoryCluster) -> None:
+        async with whole_broker(cluster, 1) as one, whole_broker(cluster, 2) as two:
             await one.group_configs.alter(
                 "k",
                 lambda _: {

@@ -6,7 +6,8 @@ from contextlib import asynccontextmanager
 
 from tests.broker.data_requests import codes, fetch, produce, produced_rows, rows, sizes
 from tests.broker.data_stage import batch, idempotent
-from tests.broker.whole import Stores, call, finish, run, whole_broker
+from tests.broker.whole import call, finish, whole_broker
+from tests.memory_cluster import MemoryCluster, run
 
 from lakelog.broker import (
     delete_records,
@@ -107,12 +108,12 @@ class PausedStore:
 
 
 @asynccontextmanager
-async def two_brokers(stores: Stores) -> AsyncIterator[tuple[Broker, Broker, Pause]]:
+async def two_brokers(cluster: MemoryCluster) -> AsyncIterator[tuple[Broker, Broker, Pause]]:
     """A broker that hears everything, one that can be paused, and a topic "t" of 2 partitions."""
     pause = Pause()
-    held = Stores(stores.clock)
-    held.metadata, held.objects = PausedStore(stores.metadata, pause), stores.objects
-    async with whole_broker(stores, 1) as ahead, whole_broker(held, 2) as behind:
+    paused = PausedStore(cluster.metadata, pause)
+    held = MemoryCluster(cluster.clock, metadata=paused, objects=cluster.objects)
+    async with whole_broker(cluster, 1) as ahead, whole_broker(held, 2) as behind:
         await ahead.topics.create("t", partitions=2, replication_factor=1, configs={})
         await behind.topics.current()
         yield ahead, behind, pause
@@ -140,8 +141,8 @@ async def known_to(broker: Broker, pause: Pause) -> None:
 
 
 def test_an_empty_partition_beside_one_with_data_is_proved_to_be_empty() -> None:
-    async def scenario(stores: Stores) -> None:
-        async with two_brokers(stores) as (ahead, behind, pause):
+    async def scenario(cluster: MemoryCluster) -> None:
+        async with two_brokers(cluster) as (ahead, behind, pause):
             await write(ahead, 0)
             await known_to(behind, pause)
             await write(ahead, 1)
@@ -155,8 +156,8 @@ def test_an_empty_partition_beside_one_with_data_is_proved_to_be_empty() -> None
 
 
 def test_an_incremental_answer_leaves_out_what_it_cannot_know_and_reads_no_log_for_it() -> None:
-    async def scenario(stores: Stores) -> None:
-        async with two_brokers(stores) as (ahead, behind, pause):
+    async def scenario(cluster: MemoryCluster) -> None:
+        async with two_brokers(cluster) as (ahead, behind, pause):
             await write(ahead, 0)
             number = (await read(behind, fetch(("t", [(0, 0)]), session=(0, 0)))).session_id
             assert number
@@ -179,8 +180,8 @@ def test_an_incremental_answer_leaves_out_what_it_cannot_know_and_reads_no_log_f
 def test_what_is_proved_by_a_broker_without_an_answer_from_the_store_is_not_claimed() -> None:
     """The data that is there is served; of the other partition nothing is said but "ask again"."""
 
-    async def scenario(stores: Stores) -> None:
-        async with two_brokers(stores) as (ahead, behind, pause):
+    async def scenario(cluster: MemoryCluster) -> None:
+        async with two_brokers(cluster) as (ahead, behind, pause):
             await write(ahead, 0)
             await known_to(behind, pause)
             await write(ahead, 1)
@@ -198,8 +199,8 @@ def test_what_is_proved_by_a_broker_without_an_answer_from_the_store_is_not_clai
 
 
 def test_ends_and_producers_are_told_as_they_are_everywhere() -> None:
-    async def scenario(stores: Stores) -> None:
-        async with two_brokers(stores) as (ahead, behind, pause):
+    async def scenario(cluster: MemoryCluster) -> None:
+        async with two_brokers(cluster) as (ahead, behind, pause):
             await known_to(behind, pause)
             producer_id = await ahead.cluster.producer_ids.next()
             await write(ahead, 0, idempotent(producer_id, 0, 0, b"a"))

@@ -1,8 +1,8 @@
 import asyncio
 
 import pytest
-from tests.broker.admin_stage import Scene, Stage, run
-from tests.topics.stage import Fault, make
+from tests.broker.admin_stage import AdminStage, Scene, run
+from tests.topics.stepped_stores import Fault, make
 
 from lakelog.broker.config_resources import ResourceType
 from lakelog.broker.incremental_alter_configs import Operation
@@ -62,7 +62,7 @@ def configs(scene: Scene) -> dict[str, str]:
     ],
 )
 def test_changes_are_made(version: int, changes: list[Change], after: dict[str, str]) -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         await make(scene.broker.topics, "orders", segment_ms="1")
         (found,) = await alter(scene, resource(*changes), version=version)
@@ -74,13 +74,13 @@ def test_changes_are_made(version: int, changes: list[Change], after: dict[str, 
 
 
 def test_a_list_starts_from_what_the_broker_gives_topics() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         await make(scene.broker.topics, "orders")
         await alter(scene, resource(("cleanup.policy", APPEND, "delete")))
         assert configs(scene) == {"cleanup.policy": "compact,delete"}
 
-    run(scenario, Stage(defaults=TopicDefaults(cleanup_policy="compact")))
+    run(scenario, AdminStage(defaults=TopicDefaults(cleanup_policy="compact")))
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_list_starts_from_what_the_broker_gives_topics() -> None:
 def test_a_bad_change_is_refused_whole_and_the_good_one_beside_it_is_made(
     asked: IncrementalAlterConfigsResource, code: ErrorCode
 ) -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         await make(scene.broker.topics, "orders")
         good = await make(scene.broker.topics, "good")
@@ -133,7 +133,7 @@ def test_a_bad_change_is_refused_whole_and_the_good_one_beside_it_is_made(
 
 
 def test_a_resource_that_stands_twice_is_not_altered() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         await make(scene.broker.topics, "orders")
         found = await alter(scene, *(resource(("retention.ms", SET, str(n))) for n in (1, 2)))
@@ -144,7 +144,7 @@ def test_a_resource_that_stands_twice_is_not_altered() -> None:
 
 
 def test_validation_changes_nothing() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         await make(scene.broker.topics, "orders")
         good, *_ = await alter(scene, resource(("retention.ms", SET, "9")), validate_only=True)
@@ -156,7 +156,7 @@ def test_validation_changes_nothing() -> None:
 
 
 def test_two_brokers_that_alter_at_once_lose_nothing() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scenes = [await stage.broker(1), await stage.broker(2)]
         await make(scenes[0].broker.topics, "orders")
         names = ("retention.ms", "retention.bytes", "segment.ms", "flush.ms")
@@ -174,7 +174,7 @@ def test_two_brokers_that_alter_at_once_lose_nothing() -> None:
 
 
 def test_without_the_store_a_client_is_told_to_come_again() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         await make(scene.broker.topics, "orders")
         taken = scene.steps.taken
@@ -205,7 +205,7 @@ def group(*changes: Change, name: str = "g") -> IncrementalAlterConfigsResource:
     ],
 )
 def test_groups_are_changed(version: int, changes: list[Change], after: dict[str, str]) -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         await alter(scene, group((SESSION, SET, "50000")))
         tried = await alter(scene, group(*changes), version=version, validate_only=True)
@@ -239,7 +239,7 @@ def test_groups_are_changed(version: int, changes: list[Change], after: dict[str
 def test_a_bad_change_of_a_group_is_refused_whole_and_the_good_one_beside_it_is_made(
     asked: IncrementalAlterConfigsResource, code: ErrorCode
 ) -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         bad, fine = await alter(scene, asked, group((SESSION, SET, "50000"), name="good"))
         assert bad.error_code == code
@@ -251,7 +251,7 @@ def test_a_bad_change_of_a_group_is_refused_whole_and_the_good_one_beside_it_is_
 
 
 def test_a_group_and_a_topic_of_one_name_are_two_resources() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         await make(scene.broker.topics, "orders")
         found = await alter(
@@ -282,7 +282,7 @@ async def described(scene: Scene, kind: int, name: str, key: str) -> list[tuple[
 
 
 def test_brokers_take_what_is_set_for_all_and_a_single_one_may_have_its_own() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         one, two = await stage.broker(1), await stage.broker(2)
         await make(one.broker.topics, "orders")
         for_all = resource(("message.max.bytes", SET, "30"), kind=4, name="")
@@ -304,7 +304,7 @@ def test_brokers_take_what_is_set_for_all_and_a_single_one_may_have_its_own() ->
 
 
 def test_lists_of_brokers_grow_from_what_is_in_effect() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         (found,) = await alter(
             scene, resource(("log.cleanup.policy", APPEND, "compact"), kind=4, name="1")
@@ -321,7 +321,7 @@ def test_lists_of_brokers_grow_from_what_is_in_effect() -> None:
 
 
 def test_groups_get_what_is_set_for_all_of_them() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene, key = await stage.broker(), "group.consumer.assignment.interval.ms"
         await scene.broker.group_configs.alter(
             "own", lambda _: {"consumer.assignment.interval.ms": "7"}
@@ -336,7 +336,7 @@ def test_groups_get_what_is_set_for_all_of_them() -> None:
 
 
 def test_a_trial_alters_no_broker() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         change = resource(("log.retention.ms", SET, "5"), kind=4, name="")
         (found,) = await alter(scene, change, validate_only=True)

@@ -1,8 +1,8 @@
 from collections.abc import Mapping
 
 import pytest
-from tests.broker.admin_stage import Stage, run
-from tests.topics.stage import Fault, make
+from tests.broker.admin_stage import AdminStage, run
+from tests.topics.stepped_stores import Fault, make
 
 from lakelog.model.errors import ErrorCode
 from lakelog.topics.group_configs import Alteration
@@ -32,7 +32,7 @@ CHANGES: Mapping[str, Alteration] = {
     ],
 )
 def test_resources_are_listed_by_type(types: tuple[int, ...], expected: list[object]) -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         other = await stage.broker(2)
         scene = await stage.broker(1)
         for name in ("b", "a"):
@@ -47,7 +47,7 @@ def test_resources_are_listed_by_type(types: tuple[int, ...], expected: list[obj
 
 
 def test_an_unknown_type_is_unsupported_and_version_0_lists_client_metrics() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         unknown = await scene.ask(
             ListConfigResourcesRequest((2, 3)), ListConfigResourcesResponse, 1
@@ -61,7 +61,7 @@ def test_an_unknown_type_is_unsupported_and_version_0_lists_client_metrics() -> 
 
 @pytest.mark.parametrize("types", [(), (2,), (32,)])
 def test_without_the_store_nothing_is_called_absent(types: tuple[int, ...]) -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         taken = scene.steps.taken
         scene.steps.faults = dict.fromkeys(range(taken, taken + 9), Fault.UNAVAILABLE)

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 from tests.broker.data_requests import accepted
-from tests.broker.data_stage import MemoryLog, Stage, batch
+from tests.broker.data_stage import DataStage, MemoryLog, batch
 
 from lakelog.broker.list_offsets import KNOWN_SINCE, LOOKUPS_AT_ONCE, handle, is_supported
 from lakelog.log.values import TimestampMatch
@@ -31,20 +31,20 @@ def request(
 
 
 def ask(
-    stage: Stage, asked: ListOffsetsRequest, version: int = 11
+    stage: DataStage, asked: ListOffsetsRequest, version: int = 11
 ) -> list[ListOffsetsPartitionResponse]:
     response = asyncio.run(handle(stage.broker, stage.call(version), asked))
     return [row for topic in response.topics for row in topic.partitions]
 
 
-def one(stage: Stage, timestamp: int, version: int = 11) -> tuple[int, int, int, int]:
+def one(stage: DataStage, timestamp: int, version: int = 11) -> tuple[int, int, int, int]:
     (row,) = ask(stage, request(("t", 0, timestamp)), version)
     return row.error_code, row.timestamp, row.offset, row.leader_epoch
 
 
-def filled(log: MemoryLog | None = None) -> Stage:
+def filled(log: MemoryLog | None = None) -> DataStage:
     """Offsets 2 to 4 of five records, whose timestamps rise by one; the last batch is older."""
-    stage = Stage(log=log or MemoryLog())
+    stage = DataStage(log=log or MemoryLog())
     stage.topic("t")
     stage.log._commit([1], [accepted(batch(b"a", b"b", b"c"))])
     stage.log._commit([1], [accepted(batch(b"d", b"e", timestamp_ms=FIRST_MS - 100))])
@@ -71,7 +71,7 @@ def test_a_time_finds_the_first_record_that_is_not_older() -> None:
 
 
 def test_an_empty_log_has_an_end_and_a_start_but_no_greatest_timestamp() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
     assert one(stage, -1) == (0, -1, 0, 0)
     assert one(stage, -2) == (0, -1, 0, 0)
@@ -165,7 +165,7 @@ class CountingLog(MemoryLog):
 
 def test_searches_of_one_request_run_together_up_to_a_limit() -> None:
     log = CountingLog()
-    stage = Stage(log=log)
+    stage = DataStage(log=log)
     stage.topic("t", 40)
     partitions = tuple(ListOffsetsPartition(number, -1, 7) for number in range(40))
     made = ask(stage, ListOffsetsRequest(topics=(ListOffsetsTopic("t", partitions),)))

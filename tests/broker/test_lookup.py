@@ -1,7 +1,7 @@
 import asyncio
 
 import pytest
-from tests.broker.data_stage import KnownTopics, Stage, topic_id
+from tests.broker.data_stage import DataStage, KnownTopics, topic_id
 
 from lakelog.broker import lookup
 from lakelog.broker.call import CloseConnection
@@ -14,7 +14,7 @@ from lakelog.topics.topic import Topic
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def find(stage: Stage, *wanted: str | bytes) -> list[Topic | ErrorCode]:
+def find(stage: DataStage, *wanted: str | bytes) -> list[Topic | ErrorCode]:
     async def ask() -> list[Topic | ErrorCode]:
         finder = TopicFinder(stage.broker, Attempt.READING)
         return [await finder.find(one, [0]) for one in wanted]
@@ -23,14 +23,14 @@ def find(stage: Stage, *wanted: str | bytes) -> list[Topic | ErrorCode]:
 
 
 def test_a_known_topic_is_found_by_name_and_by_id_without_asking_the_store() -> None:
-    stage = Stage()
+    stage = DataStage()
     made = stage.topic("t")
     assert find(stage, "t", topic_id("t")) == [made, made]
     assert stage.topics.asked == 0
 
 
 def test_all_unknown_topics_of_a_request_cost_one_look_at_the_store() -> None:
-    stage = Stage()
+    stage = DataStage()
     made = stage.topic("new")
     stage.topics.unseen, stage.topics.by_name = stage.topics.by_name, {}
     found = find(stage, "a", "b", "new", topic_id("x"), *(f"n{number}" for number in range(1_000)))
@@ -39,13 +39,13 @@ def test_all_unknown_topics_of_a_request_cost_one_look_at_the_store() -> None:
 
 
 def test_a_name_that_nobody_can_have_is_unknown_without_a_look() -> None:
-    stage = Stage()
+    stage = DataStage()
     assert find(stage, "bad name!", "", "..", "x" * 250) == [UNKNOWN] * 4
     assert stage.topics.asked == 0
 
 
 def test_while_the_store_is_down_unknown_topics_are_retriable_and_known_ones_found() -> None:
-    stage = Stage()
+    stage = DataStage()
     made = stage.topic("t")
     stage.topics.failure = Unavailable("down")
     code = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -62,7 +62,7 @@ class SilentTopics(KnownTopics):
 
 def test_a_look_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lookup, "LOOK_S_MAX", 0.01)
-    stage = Stage(topics=SilentTopics())
+    stage = DataStage(topics=SilentTopics())
     assert find(stage, "a") == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
 

@@ -2,7 +2,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from tests.broker.group_stage import GroupStage
-from tests.topics.stage import VirtualLoop
+from tests.topics.stepped_stores import run_virtual
 
 from lakelog.broker.lookup import PROOF_S_MAX, are_topics_current, is_proved, unproven
 
@@ -29,8 +29,7 @@ def took_s(work: Callable[[GroupStage], Awaitable[object]], answer: object) -> f
         assert await work(stage) == answer
         return loop.time() - began_s
 
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(scenario())
+    return run_virtual(scenario())
 
 
 def test_no_proof_is_waited_for_longer_than_it_may_take() -> None:

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 from tests.broker.data_requests import fetch, produce
 from tests.broker.data_stage import batch
 from tests.broker.test_groups_whole import Client
-from tests.broker.whole import Stores, call, finish, run, whole_broker
+from tests.broker.whole import call, finish, whole_broker
+from tests.memory_cluster import MemoryCluster, run
 
 from lakelog.broker import produce as produce_api
 from lakelog.broker.lookup import (
@@ -50,8 +51,8 @@ Scenario = Callable[[Client], Awaitable[None]]
 def play(scenario: Scenario) -> None:
     """Run it against a broker that was asked for a coordinator."""
 
-    async def main(stores: Stores) -> None:
-        async with whole_broker(stores) as broker:
+    async def main(cluster: MemoryCluster) -> None:
+        async with whole_broker(cluster) as broker:
             client = Client(broker)
             await found(client)
             await scenario(client)
@@ -70,8 +71,8 @@ async def listed(client: Client) -> dict[str, tuple[bool, int]]:
 
 
 def test_it_appears_with_the_first_question_for_a_coordinator_of_a_group() -> None:
-    async def main(stores: Stores) -> None:
-        async with whole_broker(stores) as broker:
+    async def main(cluster: MemoryCluster) -> None:
+        async with whole_broker(cluster) as broker:
             client = Client(broker)
             assert await listed(client) == {}
             await found(client, key_type=1)
@@ -83,8 +84,8 @@ def test_it_appears_with_the_first_question_for_a_coordinator_of_a_group() -> No
 
 
 def test_two_brokers_make_it_once() -> None:
-    async def main(stores: Stores) -> None:
-        async with whole_broker(stores, 1) as one, whole_broker(stores, 2) as two:
+    async def main(cluster: MemoryCluster) -> None:
+        async with whole_broker(cluster, 1) as one, whole_broker(cluster, 2) as two:
             await asyncio.gather(found(Client(one)), found(Client(two)))
             topics = [await broker.topics.find(OFFSETS_TOPIC) for broker in (one, two)]
             assert len({topic.id for topic in topics if topic is not None}) == 1

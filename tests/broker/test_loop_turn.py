@@ -14,7 +14,8 @@ import pytest
 from msgspec import Struct
 from tests.broker.data_requests import fetch as fetch_request
 from tests.broker.data_stage import batch
-from tests.broker.whole import Stores, call, finish, run, whole_broker
+from tests.broker.whole import call, finish, whole_broker
+from tests.memory_cluster import MemoryCluster, run
 
 from lakelog.broker import produce as produce_api
 from lakelog.broker.api import dispatch
@@ -237,8 +238,8 @@ def stepping(broker: Broker) -> None:
 def test_every_part_of_a_large_request_is_followed_by_a_turn_of_the_loop(name: str) -> None:
     key, version, request = REQUESTS[name]
 
-    async def scenario(stores: Stores) -> None:
-        async with whole_broker(stores) as broker:
+    async def scenario(cluster: MemoryCluster) -> None:
+        async with whole_broker(cluster) as broker:
             await broker.topics.create("big", partitions=COUNT, replication_factor=1, configs={})
             few = await turns_of(broker, key, version, request())
             stepping(broker)
@@ -308,8 +309,8 @@ def test_who_gives_up_waiting_holds_up_nobody() -> None:
 def test_fetches_that_wait_together_are_woken_without_looking_at_all_they_name() -> None:
     waiting, partitions = 20, 10 * ITEMS_PER_LOOK
 
-    async def scenario(stores: Stores) -> None:
-        async with whole_broker(stores) as broker:
+    async def scenario(cluster: MemoryCluster) -> None:
+        async with whole_broker(cluster) as broker:
             await broker.topics.create(
                 "big", partitions=partitions, replication_factor=1, configs={}
             )

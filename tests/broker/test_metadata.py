@@ -1,8 +1,8 @@
 import asyncio
 
 import pytest
-from tests.broker.admin_stage import Scene, Stage, run
-from tests.topics.stage import Fault, make
+from tests.broker.admin_stage import AdminStage, Scene, run
+from tests.topics.stepped_stores import Fault, make
 
 from lakelog.broker.call import BrokerOptions
 from lakelog.broker.metadata import CREATED_MAX
@@ -40,7 +40,7 @@ async def one(
 
 
 def test_a_topic_is_shown_with_its_partitions_led_by_live_brokers() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         made = await make(scene.broker.topics, "orders", 3)
         found = await ask(scene, named("orders"))
@@ -73,7 +73,7 @@ def test_a_topic_is_shown_with_its_partitions_led_by_live_brokers() -> None:
 def test_null_asks_for_all_and_an_empty_list_for_none_but_in_version_0(
     version: int, request_: MetadataRequest, expected: list[str]
 ) -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         for name in ("b", "a"):
             await make(scene.broker.topics, name)
@@ -84,7 +84,7 @@ def test_null_asks_for_all_and_an_empty_list_for_none_but_in_version_0(
 
 
 def test_a_topic_that_another_broker_made_a_moment_ago_is_shown() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         here, there = await stage.broker(1), await stage.broker(2)
         made = await make(here.broker.topics, "orders")
         assert (await one(there, named("orders"))).topic_id == made.id
@@ -97,12 +97,12 @@ def test_a_topic_that_another_broker_made_a_moment_ago_is_shown() -> None:
 
 @pytest.mark.parametrize("version", [0, 1, 3, 4, 9, 13])
 def test_an_unknown_topic_is_made_when_both_sides_allow_it(version: int) -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         found = await one(scene, named("orders", create=True), version)
         assert (found.error_code, len(found.partitions)) == (ErrorCode.NONE, 4)
 
-    run(scenario, Stage(options=BrokerOptions(num_partitions=4)))
+    run(scenario, AdminStage(options=BrokerOptions(num_partitions=4)))
 
 
 @pytest.mark.parametrize(
@@ -111,17 +111,17 @@ def test_an_unknown_topic_is_made_when_both_sides_allow_it(version: int) -> None
 def test_an_unknown_topic_is_not_made_when_one_side_forbids_it(
     version: int, create: bool, allowed: bool
 ) -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         found = await one(scene, named("orders", create=create), version)
         assert found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert stage.streams.alive == {}
 
-    run(scenario, Stage(options=BrokerOptions(auto_create_topics=allowed)))
+    run(scenario, AdminStage(options=BrokerOptions(auto_create_topics=allowed)))
 
 
 def test_before_version_4_a_client_cannot_forbid_it() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         found = await one(scene, named("orders", create=False), 3)
         assert found.error_code == ErrorCode.NONE
@@ -130,7 +130,7 @@ def test_before_version_4_a_client_cannot_forbid_it() -> None:
 
 
 def test_names_that_cannot_be_are_not_made() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         await make(scene.broker.topics, "a.b")
         asked = ("bad name!", "..", "a_b", "__consumer_offsets", "__cluster_metadata")
@@ -143,7 +143,7 @@ def test_names_that_cannot_be_are_not_made() -> None:
 
 
 def test_a_hundred_clients_on_two_brokers_that_ask_at_once_make_one_topic() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scenes = [await stage.broker(1), await stage.broker(2)]
         found = await asyncio.gather(
             *(one(scene, named("orders", create=True)) for scene in scenes for _ in range(50))
@@ -156,7 +156,7 @@ def test_a_hundred_clients_on_two_brokers_that_ask_at_once_make_one_topic() -> N
 
 
 def test_one_request_makes_a_limited_number_of_topics() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         names = [f"t{number}" for number in range(CREATED_MAX + 5)]
         found = await ask(scene, named(*names, create=True))
@@ -169,7 +169,7 @@ def test_one_request_makes_a_limited_number_of_topics() -> None:
 
 
 def test_ids_are_answered_from_version_12_on() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         made = await make(scene.broker.topics, "orders")
         unknown = bytes(15) + b"\x05"
@@ -203,7 +203,7 @@ def test_ids_are_answered_from_version_12_on() -> None:
 def test_a_topic_that_is_named_wrongly_spoils_the_request(
     version: int, topic: MetadataRequestTopic
 ) -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         request = MetadataRequest(topics=(topic, MetadataRequestTopic(name="other")))
         found = await ask(scene, request, version)
@@ -214,7 +214,7 @@ def test_a_topic_that_is_named_wrongly_spoils_the_request(
 
 
 def test_operations_are_told_when_asked_for() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         await make(scene.broker.topics, "orders")
         request = MetadataRequest(
@@ -233,7 +233,7 @@ def test_operations_are_told_when_asked_for() -> None:
 
 
 def test_a_client_is_told_the_address_it_came_by_unless_another_is_advertised() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker(1)
         (shown,) = (await ask(scene, named())).brokers
         assert (shown.node_id, shown.host, shown.port) == (1, "127.0.0.1", 19092)
@@ -257,7 +257,7 @@ def test_a_client_is_told_the_address_it_came_by_unless_another_is_advertised() 
 
 
 def test_a_client_in_a_zone_sees_that_zone_alone() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         await stage.broker(1, BrokerNode(BrokerId(1), "a.test", 9092, "a", "m1"))
         scene = await stage.broker(2, BrokerNode(BrokerId(2), "b.test", 9092, "b", "m2"))
         await make(scene.broker.topics, "orders", 20)
@@ -273,7 +273,7 @@ def test_a_client_in_a_zone_sees_that_zone_alone() -> None:
 
 
 def test_without_the_store_known_topics_are_served_and_others_are_not_called_unknown() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         made = await make(scene.broker.topics, "orders")
         taken = scene.steps.taken
@@ -293,7 +293,7 @@ def test_without_the_store_known_topics_are_served_and_others_are_not_called_unk
 
 
 def test_three_partitions_lead_on_three_brokers_whichever_is_asked() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scenes = [await stage.broker(number) for number in (1, 2, 3)]
         await make(scenes[0].broker.topics, "orders", 3)
         seen = set()

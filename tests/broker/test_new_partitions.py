@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from tests.broker.data_requests import codes, fetch, produced_codes, produced_rows
-from tests.broker.data_stage import Stage, batch
-from tests.broker.whole import Stores, call, finish, run, whole_broker
+from tests.broker.data_stage import DataStage, batch
+from tests.broker.whole import call, finish, whole_broker
+from tests.memory_cluster import MemoryCluster, run
 
 from lakelog.broker import fetch as fetch_api
 from lakelog.broker import list_offsets, offset_commit, offset_for_leader_epoch
@@ -47,9 +48,9 @@ NEW = 2
 
 
 @asynccontextmanager
-async def grown(stores: Stores) -> AsyncIterator[tuple[Broker, bytes]]:
+async def grown(cluster: MemoryCluster) -> AsyncIterator[tuple[Broker, bytes]]:
     """A broker that knows a topic "t" of two partitions, which has three, and the topic's id."""
-    async with whole_broker(stores, 1) as first, whole_broker(stores, 2) as second:
+    async with whole_broker(cluster, 1) as first, whole_broker(cluster, 2) as second:
         made = await first.topics.create("t", partitions=2, replication_factor=1, configs={})
         await second.topics.current()
         await first.topics.grow(made, NEW + 1)
@@ -116,14 +117,16 @@ Ask = Callable[[Broker, bytes, int], Coroutine[Any, Any, list[int]]]
     ],
 )
 def test_a_new_partition_is_there_at_every_broker(ask: Ask, version: int) -> None:
-    async def scenario(stores: Stores) -> None:
-        async with grown(stores) as (broker, topic_id):
+    async def scenario(cluster: MemoryCluster) -> None:
+        async with grown(cluster) as (broker, topic_id):
             assert await ask(broker, topic_id, version) == [0]
 
     run(scenario)
 
 
-def find(stage: Stage, *wanted: tuple[str, list[int]]) -> tuple[list[Topic | ErrorCode], ErrorCode]:
+def find(
+    stage: DataStage, *wanted: tuple[str, list[int]]
+) -> tuple[list[Topic | ErrorCode], ErrorCode]:
     async def ask() -> tuple[list[Topic | ErrorCode], ErrorCode]:
         finder = TopicFinder(stage.broker, Attempt.READING)
         return [await finder.find(name, asked) for name, asked in wanted], finder.no_partition
@@ -132,7 +135,7 @@ def find(stage: Stage, *wanted: tuple[str, list[int]]) -> tuple[list[Topic | Err
 
 
 def test_partitions_that_nobody_has_cost_one_look_at_the_store_for_a_request() -> None:
-    stage = Stage()
+    stage = DataStage()
     topics = [stage.topic(f"t{number}", 2) for number in range(100)]
     found, code = find(stage, *((topic.name, [0, 5]) for topic in topics))
     assert found == topics
@@ -144,7 +147,7 @@ def test_partitions_that_nobody_has_cost_one_look_at_the_store_for_a_request() -
 
 
 def test_while_the_store_is_down_a_partition_that_is_not_known_is_retriable() -> None:
-    stage = Stage()
+    stage = DataStage()
     made = stage.topic("t", 2)
     stage.topics.failure = Unavailable("down")
     assert find(stage, ("t", [0, 2])) == ([made], ErrorCode.NOT_LEADER_OR_FOLLOWER)

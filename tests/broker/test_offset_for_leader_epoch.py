@@ -1,7 +1,7 @@
 import asyncio
 
 from tests.broker.data_requests import accepted
-from tests.broker.data_stage import Stage, batch
+from tests.broker.data_stage import DataStage, batch
 
 from lakelog.broker.offset_for_leader_epoch import handle
 from lakelog.wire.messages.offset_for_leader_epoch import (
@@ -11,7 +11,7 @@ from lakelog.wire.messages.offset_for_leader_epoch import (
 )
 
 
-def ask(stage: Stage, *wants: tuple[str, int, int, int]) -> list[tuple[int, int, int]]:
+def ask(stage: DataStage, *wants: tuple[str, int, int, int]) -> list[tuple[int, int, int]]:
     request = OffsetForLeaderEpochRequest(
         topics=tuple(
             OffsetForLeaderTopic(name, (OffsetForLeaderPartition(partition, current, epoch),))
@@ -26,8 +26,8 @@ def ask(stage: Stage, *wants: tuple[str, int, int, int]) -> list[tuple[int, int,
     ]
 
 
-def filled() -> Stage:
-    stage = Stage()
+def filled() -> DataStage:
+    stage = DataStage()
     stage.topic("t")
     stage.log._commit([1], [accepted(batch(b"a", b"b"))])
     return stage

@@ -1,10 +1,11 @@
 """What tools ask of partitions, brokers and features that Lakelog has no need of."""
 
 import pytest
-from tests.broker.admin_stage import Stage, run
-from tests.broker.whole import Stores, call, finish, whole_broker
-from tests.broker.whole import run as run_whole
-from tests.topics.stage import Fault, make
+from tests.broker.admin_stage import AdminStage, run
+from tests.broker.whole import call, finish, whole_broker
+from tests.memory_cluster import MemoryCluster
+from tests.memory_cluster import run as run_whole
+from tests.topics.stepped_stores import Fault, make
 
 from lakelog.broker import describe_quorum
 from lakelog.model.errors import ErrorCode
@@ -51,7 +52,7 @@ NONE, UNKNOWN = ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 @pytest.mark.parametrize("version", range(3))
 def test_no_election_is_needed_and_what_is_not_there_is_unknown(version: int) -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         await make(scene.broker.topics, "t", 2)
         asked = (
@@ -74,7 +75,7 @@ def test_no_election_is_needed_and_what_is_not_there_is_unknown(version: int) ->
 
 
 def test_an_election_of_a_type_that_nobody_knows_is_refused() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         found = await scene.ask(ElectLeadersRequest(election_type=9), ElectLeadersResponse, 2)
         assert found.error_code == ErrorCode.INVALID_REQUEST
@@ -84,7 +85,7 @@ def test_an_election_of_a_type_that_nobody_knows_is_refused() -> None:
 
 @pytest.mark.parametrize("version", range(2))
 def test_a_reassignment_is_refused_with_the_reason_unless_it_changes_nothing(version: int) -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker(3)
         await make(scene.broker.topics, "t", 4)
         wanted: list[tuple[int, ...] | None] = [(1, 2), (3,), None]
@@ -108,7 +109,7 @@ def test_a_reassignment_is_refused_with_the_reason_unless_it_changes_nothing(ver
 
 
 def test_without_the_store_no_partition_is_called_unknown() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         await make(scene.broker.topics, "t", 1)
         taken = scene.steps.taken
@@ -132,7 +133,7 @@ def test_without_the_store_no_partition_is_called_unknown() -> None:
 
 
 def test_no_reassignment_is_under_way() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         request = ListPartitionReassignmentsRequest(topics=None)
         found = await scene.ask(request, ListPartitionReassignmentsResponse, 0)
@@ -143,7 +144,7 @@ def test_no_reassignment_is_under_way() -> None:
 
 @pytest.mark.parametrize("version", range(1, 3))
 def test_partitions_are_in_the_object_store_and_nowhere_else(version: int) -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         await make(scene.broker.topics, "t", 1)
         topics = (AlterReplicaLogDirTopic("t", (0, 1)),)
@@ -161,7 +162,7 @@ def test_partitions_are_in_the_object_store_and_nowhere_else(version: int) -> No
 
 
 def test_a_broker_that_lives_is_not_unregistered_and_no_other_is_registered() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker(1)
         live = await scene.ask(UnregisterBrokerRequest(1), UnregisterBrokerResponse, 0)
         gone = await scene.ask(UnregisterBrokerRequest(7), UnregisterBrokerResponse, 0)
@@ -173,7 +174,7 @@ def test_a_broker_that_lives_is_not_unregistered_and_no_other_is_registered() ->
 
 @pytest.mark.parametrize("version", range(3))
 def test_no_feature_can_be_updated(version: int) -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         updates = (FeatureUpdateKey("metadata.version", 20),)
         request = UpdateFeaturesRequest(feature_updates=updates)
@@ -188,8 +189,8 @@ def test_no_feature_can_be_updated(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(3))
 def test_the_quorum_has_one_voter_who_is_as_far_as_the_log(version: int) -> None:
-    async def scenario(stores: Stores) -> None:
-        async with whole_broker(stores, 4) as broker:
+    async def scenario(cluster: MemoryCluster) -> None:
+        async with whole_broker(cluster, 4) as broker:
             asked = tuple(
                 DescribeQuorumRequestTopicData(name, (DescribeQuorumRequestPartitionData(0),))
                 for name in ("__cluster_metadata", "t")

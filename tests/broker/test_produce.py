@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 from tests.broker.data_requests import produce, produced, produced_codes, produced_rows
-from tests.broker.data_stage import Stage, batch, idempotent, topic_id
+from tests.broker.data_stage import DataStage, batch, idempotent, topic_id
 from tests.broker.whole import finish
 
 from lakelog.broker.call import Answer
@@ -18,7 +18,7 @@ from lakelog.wire.messages.produce import (
 
 
 def test_batches_get_the_next_offsets_and_the_log_start() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
     first = produced(stage, produce(("t", [(0, batch(b"a", b"b"))])))
     second = produced(stage, produce(("t", [(0, batch(b"c"))])))
@@ -27,7 +27,7 @@ def test_batches_get_the_next_offsets_and_the_log_start() -> None:
 
 
 def test_good_partitions_are_stored_beside_bad_ones_each_with_its_own_code() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t", 3)
     corrupt = bytearray(batch(b"x"))
     corrupt[-1] ^= 1
@@ -45,7 +45,7 @@ def test_good_partitions_are_stored_beside_bad_ones_each_with_its_own_code() -> 
 
 
 def test_from_v13_topics_are_ids_and_an_unknown_one_is_100() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
     request = produce(("t", [(0, batch()), (5, batch())]), ("other", [(0, batch())]))
 
@@ -59,14 +59,14 @@ def test_from_v13_topics_are_ids_and_an_unknown_one_is_100() -> None:
 
 
 def test_a_topic_that_is_new_to_this_broker_is_read_through() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
     stage.topics.unseen, stage.topics.by_name = stage.topics.by_name, {}
     assert produced_codes(produced(stage, produce(("t", [(0, batch())])))) == [0]
 
 
 def test_a_topic_that_cannot_be_looked_up_is_retriable_and_the_others_go_on() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
     stage.topics.failure = Unavailable("down")
     made = produced_codes(produced(stage, produce(("new", [(0, batch())]), ("t", [(0, batch())]))))
@@ -75,13 +75,13 @@ def test_a_topic_that_cannot_be_looked_up_is_retriable_and_the_others_go_on() ->
 
 
 def test_produce_never_creates_a_topic() -> None:
-    stage = Stage()
+    stage = DataStage()
     assert produced_codes(produced(stage, produce(("t", [(0, batch())])))) == [3]
     assert stage.topics.by_name == {}
 
 
 def test_acks_other_than_minus_1_0_1_are_21_on_every_partition() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t", 2)
     for acks in (2, -2, 3, 32767):
         made = produced(stage, produce(("t", [(0, batch()), (1, batch())]), acks=acks))
@@ -90,7 +90,7 @@ def test_acks_other_than_minus_1_0_1_are_21_on_every_partition() -> None:
 
 
 def test_one_transactional_batch_or_a_transactional_id_is_53_on_every_partition() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t", 2)
     transactional = batch(
         options=BatchOptions(transactional=True, producer_id=1, producer_epoch=0, base_sequence=0)
@@ -106,7 +106,7 @@ def test_one_transactional_batch_or_a_transactional_id_is_53_on_every_partition(
 
 
 def test_a_retry_gets_the_original_offset_and_timestamp() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
     sent = idempotent(77, 0, 0, b"a", b"b")
     first = produced(stage, produce(("t", [(0, sent)])))
@@ -118,7 +118,7 @@ def test_a_retry_gets_the_original_offset_and_timestamp() -> None:
 
 
 def test_gaps_are_45_and_old_epochs_47() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
     produced(stage, produce(("t", [(0, idempotent(77, 1, 0, b"a"))])))
     assert produced_codes(produced(stage, produce(("t", [(0, idempotent(77, 1, 5, b"b"))])))) == [
@@ -134,7 +134,7 @@ def test_gaps_are_45_and_old_epochs_47() -> None:
 
 @pytest.mark.parametrize("others", [0, 1])
 def test_a_producer_id_that_was_never_given_out_is_59_and_takes_no_place(others: int) -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t", 2)
     more = [(1, batch())] * others  # with one batch alone and with more: two ways of a request
     for producer in (stage.cluster.counter, (1 << 63) - 1):
@@ -144,7 +144,7 @@ def test_a_producer_id_that_was_never_given_out_is_59_and_takes_no_place(others:
 
 
 def test_a_producer_id_that_another_broker_gave_out_is_asked_for_once() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
     stage.cluster.counter += 1_000
     for sequence in range(2):
@@ -154,7 +154,7 @@ def test_a_producer_id_that_another_broker_gave_out_is_asked_for_once() -> None:
 
 
 def test_while_the_ids_cannot_be_asked_for_the_producer_tries_again() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
     stage.cluster.failure = Unavailable("down")
     sent = produce(("t", [(0, idempotent(stage.cluster.counter, 0, 0))]))
@@ -163,7 +163,7 @@ def test_while_the_ids_cannot_be_asked_for_the_producer_tries_again() -> None:
 
 @pytest.mark.parametrize("others", [0, 1])
 def test_without_room_for_producers_a_new_one_tries_again_and_known_ones_go_on(others: int) -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t", 2)
     more = [(1, batch())] * others
     produced(stage, produce(("t", [(0, idempotent(7, 0, 0))])))
@@ -175,7 +175,7 @@ def test_without_room_for_producers_a_new_one_tries_again_and_known_ones_go_on(o
 
 
 def test_with_idempotence_off_a_batch_with_a_producer_id_is_refused() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t", 2)
     stage.options.idempotence = False
     made = produced(stage, produce(("t", [(0, idempotent(7, 0, 0)), (1, batch())])))
@@ -183,14 +183,14 @@ def test_with_idempotence_off_a_batch_with_a_producer_id_is_refused() -> None:
 
 
 def test_log_append_time_is_in_the_answer_and_in_the_batch() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t", configs={"message.timestamp.type": "LogAppendTime"})
     made = produced(stage, produce(("t", [(0, batch(timestamp_ms=5))])))
     assert made[0].log_append_time_ms == stage.clock.wall_ms
 
 
 def test_a_batch_larger_than_the_topic_allows_is_10_and_record_errors_are_listed() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("small", configs={"max.message.bytes": "100"})
     stage.topic("compact", configs={"cleanup.policy": "compact"})
     (made,) = produced(stage, produce(("small", [(0, batch(b"x" * 100))])))
@@ -202,7 +202,7 @@ def test_a_batch_larger_than_the_topic_allows_is_10_and_record_errors_are_listed
 
 
 def test_null_and_empty_records_are_87() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
     made = produced(stage, produce(("t", [(0, None), (0, memoryview(b""))])))
     assert produced_codes(made) == [87, 87]
@@ -211,7 +211,7 @@ def test_null_and_empty_records_are_87() -> None:
 def test_a_partition_that_stands_twice_in_a_request_is_refused_and_nothing_of_it_is_stored() -> (
     None
 ):
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t", 2)
     made = produced(stage, produce(("t", [(0, batch(b"a")), (1, batch(b"b")), (0, batch(b"c"))])))
     assert produced_codes(made) == [87, 0, 87]

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 from tests.broker.data_requests import produce, produced, produced_codes, produced_rows
-from tests.broker.data_stage import ManualClock, Stage, batch, idempotent
+from tests.broker.data_stage import DataStage, SetClock, batch, idempotent
 from tests.broker.whole import finish
 
 from lakelog.broker import produce_checks
@@ -17,7 +17,7 @@ from lakelog.records.codecs import Codec
 
 
 def test_requests_take_their_places_in_the_order_they_are_accepted_before_any_is_answered() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
     stage.log.commit_at_once = False
 
@@ -46,7 +46,7 @@ def test_requests_take_their_places_in_the_order_they_are_accepted_before_any_is
 def test_a_failed_append_answers_what_is_known_of_its_outcome(
     failure: Failure, code: ErrorCode
 ) -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t", 2)
     stage.log.commit_at_once = False
 
@@ -62,7 +62,7 @@ def test_a_failed_append_answers_what_is_known_of_its_outcome(
 
 def test_partitions_of_one_request_hear_of_their_own_objects() -> None:
     """L2: no partition is told what is true of another only."""
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t", 3)
     stage.log.commit_at_once = False
     failures: dict[int, Failure] = {1: Unavailable("down"), 2: OutcomeUnknown("late")}
@@ -80,7 +80,7 @@ def test_partitions_of_one_request_hear_of_their_own_objects() -> None:
 
 
 def test_a_connection_that_goes_away_does_not_take_its_append_with_it() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
     stage.log.commit_at_once = False
 
@@ -100,7 +100,7 @@ def test_a_connection_that_goes_away_does_not_take_its_append_with_it() -> None:
 
 
 def test_no_room_until_the_deadline_writes_nothing_and_is_retriable() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
     stage.log.no_room = Unavailable("full")
     made = produced_codes(produced(stage, produce(("t", [(0, batch())]))))
@@ -111,14 +111,14 @@ def test_no_room_until_the_deadline_writes_nothing_and_is_retriable() -> None:
 
 def test_a_stream_dropped_on_the_way_is_3_by_name_and_100_by_id() -> None:
     for version, code in ((9, 3), (13, 100)):
-        stage = Stage()
+        stage = DataStage()
         stage.topic("t")
         stage.log.drop(1)
         assert produced_codes(produced(stage, produce(("t", [(0, batch())])), version)) == [code]
 
 
 def test_acks_0_is_answered_with_nothing() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
 
     async def run() -> Answer:
@@ -133,7 +133,7 @@ def test_acks_0_is_answered_with_nothing() -> None:
     ("index", "data"), [(9, batch()), (0, memoryview(b"junk")), (0, idempotent(7, 0, 3))]
 )
 def test_acks_0_with_any_error_closes_the_connection(index: int, data: memoryview) -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t", 2)
 
     async def run() -> None:
@@ -146,7 +146,7 @@ def test_acks_0_with_any_error_closes_the_connection(index: int, data: memoryvie
 
 
 def test_the_deadline_is_the_clients_within_bounds() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
     for timeout_ms in (5_000, 0, -1, 2**31 - 1):
         produced(stage, produce(("t", [(0, batch())]), timeout_ms=timeout_ms))
@@ -154,7 +154,7 @@ def test_the_deadline_is_the_clients_within_bounds() -> None:
 
 
 def test_a_large_compressed_batch_is_inspected_on_a_thread_and_keeps_its_place() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
     noise = SeededEntropy("noise").token(200 << 10)
     large = batch(noise, options=BatchOptions(codec=Codec.LZ4))
@@ -165,7 +165,7 @@ def test_a_large_compressed_batch_is_inspected_on_a_thread_and_keeps_its_place()
     assert produced_codes(produced(stage, produce(("t", [(0, large[:-1])])))) == [87]
 
 
-class BusyClock(ManualClock):
+class BusyClock(SetClock):
     """Shows more time at each look, as in a loop that is held up."""
 
     def monotonic_s(self) -> float:
@@ -174,7 +174,7 @@ class BusyClock(ManualClock):
 
 
 def test_requests_of_many_bytes_let_others_run_between_batches() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t", 50)
     turns = 0
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.broker.data_requests import produce
-from tests.broker.data_stage import Stage, batch, idempotent
+from tests.broker.data_stage import DataStage, batch, idempotent
 from tests.sides import native
 
 from lakelog.broker.produce_rows import (
@@ -51,7 +51,7 @@ def corrupt() -> memoryview:
     return memoryview(data)
 
 
-def taken(stage: Stage, request: ProduceRequest, version: int = 9) -> bool:
+def taken(stage: DataStage, request: ProduceRequest, version: int = 9) -> bool:
     run = run_of([request], version)
     plain = ProduceRows(stage.broker).take(run)
     assert (plain is None) == (run.count == 1), "what is not taken stays in the run"
@@ -60,7 +60,7 @@ def taken(stage: Stage, request: ProduceRequest, version: int = 9) -> bool:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_good_acknowledged_batches_for_known_partitions_are_plain(version: int) -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t", 3)
     stage.topic("u")
     for request in (
@@ -74,7 +74,7 @@ def test_good_acknowledged_batches_for_known_partitions_are_plain(version: int) 
 
 
 def test_anything_else_takes_the_ordinary_way() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t", 2)
     stage.topic("__consumer_offsets")
     large = batch(bytes(FRAME_BYTES_MAX))
@@ -142,14 +142,14 @@ def falsified(start: int, size: int, value: int) -> memoryview:
 def test_a_header_that_is_not_plain_takes_the_ordinary_way(
     start: int, size: int, value: int
 ) -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
     assert taken(stage, produce(("t", [(0, falsified(43, 8, 7))])))
     assert not taken(stage, produce(("t", [(0, falsified(start, size, value))])))
 
 
 def test_what_is_plain_is_taken_up_to_the_first_that_is_not() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t", 2)
     good, bad = produce(("t", [(1, batch(b"a"))])), produce(("t", [(0, corrupt())]))
     run = run_of([good, good, bad, good])
@@ -166,7 +166,7 @@ def test_what_is_plain_is_taken_up_to_the_first_that_is_not() -> None:
 
 
 def test_rows_say_what_was_sent() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t", 3)
     first, second = batch(b"a", b"b", timestamp_ms=5), idempotent(7, 1, 9, b"c")
     run = run_of([produce(("t", [(2, first), (0, second)]))])
@@ -188,7 +188,7 @@ def test_rows_say_what_was_sent() -> None:
 
 
 def test_requests_with_another_time_out_or_version_are_answered_apart() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
     requests = [
         ProduceRequest(acks=-1, timeout_ms=timeout_ms, topic_data=data.topic_data)
@@ -212,7 +212,7 @@ def test_requests_with_another_time_out_or_version_are_answered_apart() -> None:
 
 
 def test_a_topic_that_changes_is_looked_up_again() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
     rows = ProduceRows(stage.broker)
     beyond = produce(("t", [(1, batch())]))
@@ -225,14 +225,14 @@ def test_a_topic_that_changes_is_looked_up_again() -> None:
 
 
 def test_nothing_is_taken_while_the_log_has_no_room() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
     stage.log.no_room = OutcomeUnknown("later")
     assert not taken(stage, produce(("t", [(0, batch())])))
 
 
 def test_producers_are_not_taken_while_there_is_no_room_for_them() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
     stage.log.producers_full = True
     assert not taken(stage, produce(("t", [(0, idempotent(7, 0, 0, b"a"))])))
@@ -291,7 +291,7 @@ def test_the_writer_refuses_rows_and_requests_that_do_not_fit_together() -> None
 
 
 def test_a_failure_is_told_with_its_text_and_the_others_keep_their_offsets() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t", 2)
     rows = ProduceRows(stage.broker)
     plain = rows.take(run_of([produce(("t", [(0, batch())])), produce(("t", [(1, batch())]))]))
@@ -304,7 +304,7 @@ def test_a_failure_is_told_with_its_text_and_the_others_keep_their_offsets() -> 
 
 def test_unpacking_pauses_for_the_loop() -> None:
     """Many batches that unpack to much are taken in several turns (R2)."""
-    stage = Stage()
+    stage = DataStage()
     stage.topic("t")
     packed = batch(bytes(50_000), options=BatchOptions(codec=Codec.GZIP))
     run = run_of([produce(("t", [(0, packed)]))] * 5)
@@ -326,7 +326,7 @@ def test_unpacking_pauses_for_the_loop() -> None:
 
 def test_a_group_is_handed_over_with_its_deadline() -> None:
     async def run() -> None:
-        stage = Stage()
+        stage = DataStage()
         stage.topic("t")
         rows = ProduceRows(stage.broker)
         plain = rows.take(run_of([produce(("t", [(0, batch())]))]))

@@ -2,7 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.broker.data_stage import Stage
+from tests.broker.data_stage import DataStage
 
 from lakelog.broker.produce_topics import SLOTS_MIN, TopicTable, hash_of
 
@@ -29,7 +29,7 @@ def found(table: TopicTable, key: bytes) -> int | None:
 
 @given(st.lists(st.binary(min_size=1, max_size=30), unique=True, max_size=3 * SLOTS_MIN))
 def test_what_was_added_is_found_and_nothing_else(keys: list[bytes]) -> None:
-    topic = Stage().topic("t", 2)
+    topic = DataStage().topic("t", 2)
     table = TopicTable()
     for number, key in enumerate(keys):
         assert found(table, key) is None
@@ -42,7 +42,7 @@ def test_what_was_added_is_found_and_nothing_else(keys: list[bytes]) -> None:
 
 
 def test_a_topic_brings_its_streams_and_limits() -> None:
-    stage = Stage()
+    stage = DataStage()
     stage.topic("other", 3)
     limits = {"max.message.bytes": "500", "message.timestamp.type": "LogAppendTime"}
     topic = stage.topic("t", 2, configs={**limits, "cleanup.policy": "compact"})

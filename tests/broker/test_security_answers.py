@@ -1,7 +1,7 @@
 """What is said of ACLs, users, quotas and transactions, of which there are none."""
 
 import pytest
-from tests.broker.admin_stage import Stage, run
+from tests.broker.admin_stage import AdminStage, run
 
 from lakelog.model.errors import ErrorCode
 from lakelog.wire.messages.alter_client_quotas import (
@@ -48,7 +48,7 @@ DISABLED = ErrorCode.SECURITY_DISABLED
 
 @pytest.mark.parametrize("version", range(1, 4))
 def test_acls_are_answered_as_by_a_kafka_without_an_authorizer(version: int) -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         described = await scene.ask(DescribeAclsRequest(), DescribeAclsResponse, version)
         assert (described.error_code, described.resources) == (DISABLED, ())
@@ -65,7 +65,7 @@ def test_acls_are_answered_as_by_a_kafka_without_an_authorizer(version: int) -> 
 
 
 def test_there_are_no_users_and_none_can_be_made() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         for users, codes in (
             (None, {}),
@@ -96,7 +96,7 @@ def test_there_are_no_users_and_none_can_be_made() -> None:
 
 @pytest.mark.parametrize("version", range(2))
 def test_there_are_no_quotas_and_a_limit_that_nobody_keeps_is_refused(version: int) -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         everything = DescribeClientQuotasRequest((ComponentData("user", 2, None),))
         found = await scene.ask(everything, DescribeClientQuotasResponse, version)
@@ -120,7 +120,7 @@ def test_there_are_no_quotas_and_a_limit_that_nobody_keeps_is_refused(version: i
 
 @pytest.mark.parametrize("version", range(3))
 def test_no_transaction_is_listed_and_none_is_known(version: int) -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         request = ListTransactionsRequest(state_filters=("Ongoing", "Nosuch"))
         listed = await scene.ask(request, ListTransactionsResponse, version)

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
-from tests.broker.whole import Stores
 from tests.index.index_stage import filled, made, opened, swap_of, swapped
+from tests.memory_cluster import MemoryCluster
 
 from lakelog.broker.call import Broker
 from lakelog.index.entries import StreamIndex
@@ -23,7 +23,10 @@ Scenario = Callable[[Broker, LogIndex], Awaitable[None]]
 
 def run(kind: str, scenario: Scenario, *, domains: int = 1) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(60), opened(kind, Stores(), domains=domains) as (broker, index):
+        async with (
+            asyncio.timeout(60),
+            opened(kind, MemoryCluster(), domains=domains) as (broker, index),
+        ):
             await scenario(broker, index)
 
     asyncio.run(bounded())

@@ -4,11 +4,11 @@ import logging
 from typing import Any
 
 import pytest
-from tests.coordinator.stage import (
+from tests.coordinator.coordinator_cluster import (
     QUICK,
     TOPIC,
-    Broker,
-    Stage,
+    CoordinatorBroker,
+    CoordinatorCluster,
     beat_ask,
     commit_event,
     join_ask,
@@ -32,14 +32,14 @@ def limited(**changes: Any) -> GroupOptions:
     return GroupOptions(initial_rebalance_delay_ms=0, **changes)
 
 
-def limits(broker: Broker) -> dict[tuple[str, ...], int]:
+def limits(broker: CoordinatorBroker) -> dict[tuple[str, ...], int]:
     list(broker.metrics.group_limits.collect())
     return broker.metrics.group_limits.values
 
 
 def test_no_more_groups_are_made_than_there_may_be() -> None:
-    async def scenario(stage: Stage) -> None:
-        broker = await stage.broker()
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        broker = await cluster.broker()
         for number in range(3):
             assert await broker.commit(commit_event(group_id=f"g{number}")) is ErrorCode.NONE
         assert await broker.commit(commit_event(group_id="one more")) is TOO_MUCH
@@ -56,8 +56,8 @@ def test_no_more_groups_are_made_than_there_may_be() -> None:
 
 
 def test_offsets_of_invented_groups_end_in_refusals_and_not_in_growth() -> None:
-    async def scenario(stage: Stage) -> None:
-        broker = await stage.broker()
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        broker = await cluster.broker()
         codes = [
             await broker.commit(commit_event(group_id=f"g{number}", offsets=rows(10)))
             for number in range(100)
@@ -77,8 +77,8 @@ def rows(count: int, metadata: str = "") -> tuple[tuple[bytes, int, int, int, st
 
 
 def test_one_group_may_not_take_everything() -> None:
-    async def scenario(stage: Stage) -> None:
-        broker = await stage.broker()
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        broker = await cluster.broker()
         assert await broker.commit(commit_event(offsets=rows(20))) is ErrorCode.NONE
         assert await broker.commit(commit_event(offsets=rows(60))) is TOO_MUCH
         assert await broker.commit(commit_event(offsets=rows(20, "x" * 4_000))) is TOO_MUCH
@@ -88,8 +88,8 @@ def test_one_group_may_not_take_everything() -> None:
 
 
 def test_who_is_in_a_full_group_stays_and_goes_on() -> None:
-    async def scenario(stage: Stage) -> None:
-        broker = await stage.broker()
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        broker = await cluster.broker()
         answer = await stable(broker)
         assert await broker.commit(commit_event(answer.member_id, 1)) is ErrorCode.NONE
         newcomer = await broker.join(join_ask(api_version=3, protocols=(("range", bytes(9_000)),)))
@@ -107,12 +107,12 @@ def test_who_is_in_a_full_group_stays_and_goes_on() -> None:
 
 
 def test_limits_that_were_lowered_throw_nobody_out() -> None:
-    async def scenario(stage: Stage) -> None:
-        one = await stage.broker(1)
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        one = await cluster.broker(1)
         answer = await stable(one)
         assert await one.commit(commit_event(answer.member_id, 1)) is ErrorCode.NONE
-        stage.options = limited(group_bytes_max=1, groups_bytes_max=1, groups_max=1)
-        two = await stage.broker(2)
+        cluster.options = limited(group_bytes_max=1, groups_bytes_max=1, groups_max=1)
+        two = await cluster.broker(2)
         await keep_alive(two, answer, every_s=3, for_s=30)
         assert await two.commit(commit_event(answer.member_id, 1)) is ErrorCode.NONE
         assert await two.commit(commit_event(answer.member_id, 1, offsets=rows(2))) is TOO_MUCH
@@ -125,23 +125,23 @@ def test_limits_that_were_lowered_throw_nobody_out() -> None:
 
 
 def test_a_target_that_is_too_much_is_not_written() -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.book.put("t", TOPIC, 1_000)
-        broker = await stage.broker()
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        cluster.book.put("t", TOPIC, 1_000)
+        broker = await cluster.broker()
         answer = await broker.beat(beat_ask("m"))
         assert answer.code is ErrorCode.NONE
         assert not answer.assignment
-        assert stage.written(TargetAssignment) == []
-        stage.book.put("t", TOPIC, 10)
+        assert cluster.written(TargetAssignment) == []
+        cluster.book.put("t", TOPIC, 10)
 
     play(scenario, options=limited(group_bytes_max=20_000))
 
 
 @pytest.mark.parametrize("domains", [1, 3])
 def test_what_is_held_is_what_the_tables_hold(domains: int) -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.book.put("t", TOPIC, 4)
-        broker = await stage.broker(domains=domains)
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        cluster.book.put("t", TOPIC, 4)
+        broker = await cluster.broker(domains=domains)
         answer = await stable(broker)
         for number in range(5):
             asked = commit_event(group_id=f"g{number}", offsets=rows(number + 1, "text"))
@@ -163,7 +163,7 @@ def test_what_is_held_is_what_the_tables_hold(domains: int) -> None:
     play(scenario)
 
 
-def counted(broker: Broker) -> int:
+def counted(broker: CoordinatorBroker) -> int:
     total = 0
     for table in broker.coordinator.tables():
         for group_id, group in table.groups.items():
@@ -174,8 +174,8 @@ def counted(broker: Broker) -> int:
 
 
 def test_refusals_are_logged_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario(stage: Stage) -> None:
-        broker = await stage.broker()
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        broker = await cluster.broker()
         await broker.commit(commit_event())
         for number in range(50):
             assert await broker.commit(commit_event(group_id=f"g{number}")) is TOO_MUCH

@@ -2,10 +2,10 @@
 
 import asyncio
 
-from tests.coordinator.stage import (
+from tests.coordinator.coordinator_cluster import (
     SESSION_MS,
-    Broker,
-    Stage,
+    CoordinatorBroker,
+    CoordinatorCluster,
     join_ask,
     joined,
     play,
@@ -21,14 +21,14 @@ from lakelog.model.errors import ErrorCode
 DELAYED = GroupOptions(initial_rebalance_delay_ms=3_000)
 
 
-async def ids(broker: Broker, count: int) -> list[str]:
+async def ids(broker: CoordinatorBroker, count: int) -> list[str]:
     """Member ids, given out and not used yet."""
     answers = await asyncio.gather(*(broker.join(join_ask()) for _ in range(count)))
     assert {answer.code for answer in answers} == {ErrorCode.MEMBER_ID_REQUIRED}
     return [answer.member_id for answer in answers]
 
 
-async def together(brokers: list[Broker], member_ids: list[str]) -> list[JoinAnswer]:
+async def together(brokers: list[CoordinatorBroker], member_ids: list[str]) -> list[JoinAnswer]:
     """The members join at the same time, spread over the brokers."""
     joins = [
         brokers[number % len(brokers)].join(join_ask(member_id))
@@ -37,7 +37,7 @@ async def together(brokers: list[Broker], member_ids: list[str]) -> list[JoinAns
     return await asyncio.gather(*joins)
 
 
-async def assigned(brokers: list[Broker], answers: list[JoinAnswer]) -> list[bytes]:
+async def assigned(brokers: list[CoordinatorBroker], answers: list[JoinAnswer]) -> list[bytes]:
     """All members ask for their assignments, the leader last."""
     shares = tuple((answer.member_id, answer.member_id.encode()) for answer in answers)
     by_leader = sorted(range(len(answers)), key=lambda at: bool(answers[at].members))
@@ -53,8 +53,8 @@ async def assigned(brokers: list[Broker], answers: list[JoinAnswer]) -> list[byt
 
 
 def test_members_that_join_together_are_one_generation_and_get_what_the_leader_says() -> None:
-    async def scenario(stage: Stage) -> None:
-        broker = await stage.broker()
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        broker = await cluster.broker()
         member_ids = await ids(broker, 3)
         answers = await together([broker], member_ids)
         assert {answer.generation for answer in answers} == {1}
@@ -66,8 +66,8 @@ def test_members_that_join_together_are_one_generation_and_get_what_the_leader_s
 
 
 def test_members_of_one_group_may_talk_to_different_brokers() -> None:
-    async def scenario(stage: Stage) -> None:
-        one, two = await stage.broker(1), await stage.broker(2)
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        one, two = await cluster.broker(1), await cluster.broker(2)
         member_ids = [*(await ids(one, 1)), *(await ids(two, 1))]
         answers = await together([one, two], member_ids)
         assert {(answer.code, answer.generation) for answer in answers} == {(ErrorCode.NONE, 1)}
@@ -80,22 +80,22 @@ def test_members_of_one_group_may_talk_to_different_brokers() -> None:
 
 
 def test_a_thousand_members_that_come_at_once_cost_one_rebalance() -> None:
-    async def scenario(stage: Stage) -> None:
-        broker = await stage.broker()
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        broker = await cluster.broker()
         answers = await together([broker], await ids(broker, 1_000))
         assert {(answer.code, answer.generation) for answer in answers} == {(ErrorCode.NONE, 1)}
         await assigned([broker], answers)
         assert broker.classic().state is ClassicState.STABLE
-        assert stage.loop.time() < 10.0
-        appends = sum(mutation.kind == "append" for mutation in stage.journal.mutations)
+        assert cluster.loop.time() < 10.0
+        appends = sum(mutation.kind == "append" for mutation in cluster.journal.mutations)
         assert appends < 100  # two thousand events share records
 
     play(scenario, options=DELAYED)
 
 
 def test_an_id_that_nobody_gave_out_is_unknown() -> None:
-    async def scenario(stage: Stage) -> None:
-        broker = await stage.broker()
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        broker = await cluster.broker()
         await stable(broker)
         answer = await broker.join(join_ask("made up"))
         assert (answer.code, answer.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "made up")
@@ -104,8 +104,8 @@ def test_an_id_that_nobody_gave_out_is_unknown() -> None:
 
 
 def test_an_id_that_was_given_out_is_good_for_a_session() -> None:
-    async def scenario(stage: Stage) -> None:
-        broker = await stage.broker()
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        broker = await cluster.broker()
         early, late = await ids(broker, 2)
         await asyncio.sleep(SESSION_MS / 1000 - 1)
         assert (await broker.join(join_ask(early))).code is ErrorCode.NONE
@@ -116,8 +116,8 @@ def test_an_id_that_was_given_out_is_good_for_a_session() -> None:
 
 
 def test_an_unused_id_may_leave_once() -> None:
-    async def scenario(stage: Stage) -> None:
-        broker = await stage.broker()
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        broker = await cluster.broker()
         member = await stable(broker)
         (unused,) = await ids(broker, 1)
         leavers = [(unused, None), ("nobody", None), (member.member_id, None)]
@@ -132,8 +132,8 @@ def test_an_unused_id_may_leave_once() -> None:
 
 
 def test_old_clients_and_static_members_join_at_once_under_a_minted_id() -> None:
-    async def scenario(stage: Stage) -> None:
-        broker = await stage.broker()
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        broker = await cluster.broker()
         old = await broker.join(join_ask(api_version=3))
         assert old.code is ErrorCode.NONE
         assert old.member_id.startswith("client-")
@@ -145,8 +145,8 @@ def test_old_clients_and_static_members_join_at_once_under_a_minted_id() -> None
 
 
 def test_whom_the_group_does_not_understand_gets_no_id() -> None:
-    async def scenario(stage: Stage) -> None:
-        broker = await stage.broker()
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        broker = await cluster.broker()
         await stable(broker)
         other = await broker.join(join_ask(protocol_type="connect"))
         assert (other.code, other.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
@@ -155,8 +155,8 @@ def test_whom_the_group_does_not_understand_gets_no_id() -> None:
 
 
 def test_whom_the_group_has_no_room_for_gets_no_id() -> None:
-    async def scenario(stage: Stage) -> None:
-        broker = await stage.broker()
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        broker = await cluster.broker()
         first, late = await ids(broker, 2)
         assert (await broker.join(join_ask(first))).code is ErrorCode.NONE
         for member_id in ("", late):
@@ -167,8 +167,8 @@ def test_whom_the_group_has_no_room_for_gets_no_id() -> None:
 
 
 def test_a_second_join_of_a_member_answers_the_first_with_27() -> None:
-    async def scenario(stage: Stage) -> None:
-        broker = await stage.broker()
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        broker = await cluster.broker()
         (member_id,) = await ids(broker, 1)
         first = broker.join(join_ask(member_id))
         await asyncio.sleep(0.5)
@@ -182,8 +182,8 @@ def test_a_second_join_of_a_member_answers_the_first_with_27() -> None:
 
 
 def test_a_second_sync_of_a_member_answers_the_first_with_27() -> None:
-    async def scenario(stage: Stage) -> None:
-        broker = await stage.broker()
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        broker = await cluster.broker()
         answers = await together([broker], await ids(broker, 2))
         follower = next(answer for answer in answers if not answer.members)
         leader = next(answer for answer in answers if answer.members)
@@ -199,8 +199,8 @@ def test_a_second_sync_of_a_member_answers_the_first_with_27() -> None:
 
 
 def test_a_leader_that_dies_between_join_and_sync_does_not_hold_up_the_others() -> None:
-    async def scenario(stage: Stage) -> None:
-        broker = await stage.broker()
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        broker = await cluster.broker()
         answers = await together([broker], await ids(broker, 2))
         follower = next(answer for answer in answers if not answer.members)
         waiting = broker.sync(sync_ask(follower.member_id, 1))
@@ -209,20 +209,20 @@ def test_a_leader_that_dies_between_join_and_sync_does_not_hold_up_the_others() 
         alive.cancel()
         again = await broker.join(join_ask(follower.member_id))
         assert (again.generation, again.leader) == (2, follower.member_id)
-        assert stage.loop.time() < 2 * 3 + SESSION_MS / 1000 + 1
+        assert cluster.loop.time() < 2 * 3 + SESSION_MS / 1000 + 1
 
     play(scenario, options=DELAYED)
 
 
-async def _beat_on(broker: Broker, member_id: str) -> None:
+async def _beat_on(broker: CoordinatorBroker, member_id: str) -> None:
     while True:
         await asyncio.sleep(1)
         await broker.heartbeat(member_id, 1)
 
 
 def test_a_large_assignment_goes_in_parts_and_arrives_whole() -> None:
-    async def scenario(stage: Stage) -> None:
-        broker = await stage.broker()
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        broker = await cluster.broker()
         answers = await together([broker], await ids(broker, 4))
         leader = next(answer for answer in answers if answer.members)
         shares = [
@@ -233,7 +233,7 @@ def test_a_large_assignment_goes_in_parts_and_arrives_whole() -> None:
             for answer in answers
         ]
         assert [(await one).assignment for one in asked] == [share for _, share in shares]
-        parts = [event for event in stage.written(Sync) if event.attempt]
+        parts = [event for event in cluster.written(Sync) if event.attempt]
         assert len(parts) == 4
         assert [part.is_last for part in parts] == [False, False, False, True]
 
@@ -241,8 +241,8 @@ def test_a_large_assignment_goes_in_parts_and_arrives_whole() -> None:
 
 
 def test_what_fits_into_no_record_goes_in_parts_and_what_is_beyond_all_is_refused() -> None:
-    async def scenario(stage: Stage) -> None:
-        broker = await stage.broker()
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        broker = await cluster.broker()
         member = await stable(broker)
         huge = (("range", bytes(1_100_000)),)
         answer = await broker.join(join_ask(member.member_id, protocols=huge))
@@ -253,27 +253,27 @@ def test_what_fits_into_no_record_goes_in_parts_and_what_is_beyond_all_is_refuse
         one = sync_ask(member.member_id, 2, (member.member_id, bytes(1_700_000)))
         synced = await broker.sync(one)
         assert (synced.code, len(synced.assignment)) == (ErrorCode.NONE, 1_700_000)
-        assert len(stage.written(Sync)) == 1
-        assert len(stage.written_parts()) > 2
+        assert len(cluster.written(Sync)) == 1
+        assert len(cluster.written_parts()) > 2
 
     play(scenario)
 
 
 def test_a_follower_cannot_bring_assignments() -> None:
-    async def scenario(stage: Stage) -> None:
-        broker = await stage.broker()
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        broker = await cluster.broker()
         answers = await together([broker], await ids(broker, 2))
         follower = next(answer for answer in answers if not answer.members)
         broker.sync(sync_ask(follower.member_id, 1, (follower.member_id, b"all")))
         await asyncio.sleep(0.1)
-        assert [event.assignments for event in stage.written(Sync)] == [()]
+        assert [event.assignments for event in cluster.written(Sync)] == [()]
 
     play(scenario, options=DELAYED)
 
 
 def test_requests_without_a_group_id_are_refused() -> None:
-    async def scenario(stage: Stage) -> None:
-        broker = await stage.broker()
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        broker = await cluster.broker()
         code = ErrorCode.INVALID_GROUP_ID
         assert (await broker.join(join_ask(group_id=""))).code is code
         assert (await broker.sync(sync_ask("m", 1, group_id=""))).code is code
@@ -284,10 +284,10 @@ def test_requests_without_a_group_id_are_refused() -> None:
 
 
 def test_joins_whose_outcome_is_unknown_hear_15_and_may_come_again() -> None:
-    async def scenario(stage: Stage) -> None:
-        broker = await stage.broker()
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        broker = await cluster.broker()
         (member_id,) = await ids(broker, 1)
-        broker.faults.outage_until_s = stage.loop.time() + 8
+        broker.faults.outage_until_s = cluster.loop.time() + 8
         answer = await broker.join(join_ask(member_id))
         assert answer.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
         await asyncio.sleep(8)
@@ -299,8 +299,8 @@ def test_joins_whose_outcome_is_unknown_hear_15_and_may_come_again() -> None:
 
 
 def test_a_static_leader_that_comes_back_is_told_not_to_assign() -> None:
-    async def scenario(stage: Stage) -> None:
-        broker = await stage.broker()
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        broker = await cluster.broker()
         old = await broker.join(join_ask(instance_id="i"))
         asked = sync_ask(old.member_id, 1, (old.member_id, b"mine"))
         assert (await broker.sync(asked)).code is ErrorCode.NONE
@@ -320,8 +320,8 @@ def test_a_static_leader_that_comes_back_is_told_not_to_assign() -> None:
 def test_events_are_queued_before_the_call_returns() -> None:
     """A commit or join that is sent before a leave is in the log before it."""
 
-    async def scenario(stage: Stage) -> None:
-        broker = await stage.broker()
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        broker = await cluster.broker()
         answer = await joined(broker)
 
         async def pipelined() -> None:
@@ -332,7 +332,7 @@ def test_events_are_queued_before_the_call_returns() -> None:
             assert (await again).code in {ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID}
 
         await broker.call(pipelined)
-        assert len(stage.written(Join)) == 2
+        assert len(cluster.written(Join)) == 2
         assert not broker.classic().members
 
     play(scenario)

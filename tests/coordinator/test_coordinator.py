@@ -2,9 +2,9 @@
 
 import asyncio
 
-from tests.coordinator.stage import (
+from tests.coordinator.coordinator_cluster import (
     TOPIC,
-    Stage,
+    CoordinatorCluster,
     beat_ask,
     commit_event,
     join_ask,
@@ -22,8 +22,8 @@ GOING = ErrorCode.NOT_COORDINATOR
 
 
 def test_a_broker_that_goes_away_sends_everybody_away_at_once() -> None:
-    async def scenario(stage: Stage) -> None:
-        broker = await stage.broker()
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        broker = await cluster.broker()
         groups = broker.coordinator
         member = await joined(broker)
         waiting_sync = broker.sync(sync_ask("other", 1, group_id="none"))
@@ -32,11 +32,11 @@ def test_a_broker_that_goes_away_sends_everybody_away_at_once() -> None:
         await asyncio.sleep(0.2)
         assert (await waiting_sync).code is ErrorCode.UNKNOWN_MEMBER_ID
         assert not joining.done()
-        before_s = stage.loop.time()
+        before_s = cluster.loop.time()
         groups.drain()
         assert (await joining).code is GOING
         assert (await follower).code is GOING
-        assert stage.loop.time() == before_s
+        assert cluster.loop.time() == before_s
         assert (await broker.join(join_ask())).code is GOING
         assert (await broker.sync(sync_ask("m", 1))).code is GOING
         assert (await broker.beat(beat_ask())).code is GOING
@@ -49,9 +49,9 @@ def test_a_broker_that_goes_away_sends_everybody_away_at_once() -> None:
 
 
 def test_a_closed_coordinator_leaves_nothing_running() -> None:
-    async def scenario(stage: Stage) -> None:
-        broker = await stage.broker()
-        stage.book.put("t", TOPIC, 1)
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        broker = await cluster.broker()
+        cluster.book.put("t", TOPIC, 1)
         await stable(broker)
         await broker.beat(beat_ask(group_id="h"))
         waiting = broker.join(join_ask(group_id="slow", api_version=3, session_timeout_ms=6_000))
@@ -66,9 +66,9 @@ def test_a_closed_coordinator_leaves_nothing_running() -> None:
 
 
 def test_groups_are_spread_over_all_domains_and_work_in_each() -> None:
-    async def scenario(stage: Stage) -> None:
-        broker = await stage.broker(domains=3)
-        stage.book.put("t", TOPIC, 4)
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        broker = await cluster.broker(domains=3)
+        cluster.book.put("t", TOPIC, 4)
         names = [f"group-{number}" for number in range(12)]
         for name in names:
             answer = await stable(broker, group_id=name)
@@ -86,8 +86,8 @@ def test_groups_are_spread_over_all_domains_and_work_in_each() -> None:
 
 
 def test_other_events_go_through_the_log_too() -> None:
-    async def scenario(stage: Stage) -> None:
-        broker = await stage.broker()
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        broker = await cluster.broker()
         groups = broker.coordinator
         await broker.commit(commit_event())
         assert await broker.call(lambda: groups.submit(DeleteGroup("g"))) == GroupEventResult(
@@ -100,9 +100,9 @@ def test_other_events_go_through_the_log_too() -> None:
 
 
 def test_groups_are_counted_by_state() -> None:
-    async def scenario(stage: Stage) -> None:
-        one, two = await stage.broker(1), await stage.broker(2)
-        stage.book.put("t", TOPIC, 1)
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        one, two = await cluster.broker(1), await cluster.broker(2)
+        cluster.book.put("t", TOPIC, 1)
         await stable(one)
         await one.commit(commit_event(group_id="simple"))
         answer = await one.beat(beat_ask(group_id="h"))
@@ -125,9 +125,9 @@ def test_groups_are_counted_by_state() -> None:
 
 
 def test_a_group_changes_its_protocol_when_it_is_empty() -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.book.put("t", TOPIC, 1)
-        broker = await stage.broker()
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        cluster.book.put("t", TOPIC, 1)
+        broker = await cluster.broker()
         member = await stable(broker)
         refused = await broker.beat(beat_ask())
         assert refused.code is ErrorCode.GROUP_ID_NOT_FOUND

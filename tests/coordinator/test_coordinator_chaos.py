@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import pytest
-from tests.coordinator.stage import (
+from tests.coordinator.coordinator_cluster import (
     TOPIC,
-    Broker,
-    Stage,
+    CoordinatorBroker,
+    CoordinatorCluster,
     beat_ask,
     join_ask,
     play,
@@ -35,20 +35,20 @@ T = TypeVar("T")
 
 
 @dataclass
-class World:
+class ObservedGroups:
     """What all clients see and what they were told."""
 
-    stage: Stage
+    cluster: CoordinatorCluster
     dice: SimEntropy
     owners: dict[tuple[int, int], str] = field(default_factory=dict)
     """By generation and partition: who was given it."""
     faults: list[str] = field(default_factory=list)
 
-    def pick(self) -> Broker | None:
+    def pick(self) -> CoordinatorBroker | None:
         running = [
             broker
-            for broker in self.stage.brokers.values()
-            if not broker.process.dead and broker.number in self.stage.everybody.live
+            for broker in self.cluster.brokers.values()
+            if not broker.process.dead and broker.number in self.cluster.everybody.live
         ]
         return self.dice.pick(running) if running else None
 
@@ -63,7 +63,7 @@ class ResetError(Exception):
     """The connection broke, or the request took too long."""
 
 
-async def asked(broker: Broker, task: "asyncio.Task[T]", *, timeout_s: float) -> T:
+async def asked(broker: CoordinatorBroker, task: "asyncio.Task[T]", *, timeout_s: float) -> T:
     """The answer of a broker that lives on."""
     for _ in range(int(timeout_s / 0.25)):
         done, _ = await asyncio.wait([task], timeout=0.25)
@@ -77,19 +77,19 @@ async def asked(broker: Broker, task: "asyncio.Task[T]", *, timeout_s: float) ->
 class ClassicClient:
     """A consumer of the classic protocol."""
 
-    def __init__(self, world: World, number: int) -> None:
-        self.world = world
+    def __init__(self, observed: ObservedGroups, number: int) -> None:
+        self.observed = observed
         self.number = number
         self.member_id = ""
         self.generation = -1
         self.share: bytes | None = None
-        self.broker: Broker | None = None
+        self.broker: CoordinatorBroker | None = None
 
     async def run(self) -> None:
         while True:
             self.share = None
             if self.broker is None or self.broker.process.dead:
-                self.broker = self.world.pick()
+                self.broker = self.observed.pick()
             if self.broker is None:
                 await asyncio.sleep(0.5)
                 continue
@@ -100,7 +100,7 @@ class ClassicClient:
                 self.broker = None
             await asyncio.sleep(0.1)
 
-    async def _join(self, broker: Broker) -> bool:
+    async def _join(self, broker: CoordinatorBroker) -> bool:
         ask = join_ask(self.member_id, rebalance_timeout_ms=20_000)
         answer = await asked(broker, broker.join(ask), timeout_s=JOIN_S)
         if answer.code is ErrorCode.MEMBER_ID_REQUIRED:
@@ -109,17 +109,17 @@ class ClassicClient:
         if answer.code is not ErrorCode.NONE:
             return self._failed(answer.code)
         if answer.generation < self.generation:
-            self.world.faults.append(f"{self.number}: back to {answer.generation}")
+            self.observed.faults.append(f"{self.number}: back to {answer.generation}")
         self.member_id, self.generation = answer.member_id, answer.generation
         shares = sync_ask(self.member_id, self.generation, *_shares(answer))
         synced = await asked(broker, broker.sync(shares), timeout_s=JOIN_S)
         if synced.code is not ErrorCode.NONE:
             return self._failed(synced.code)
         self.share = synced.assignment
-        self.world.given(self.generation, self.member_id, synced.assignment)
+        self.observed.given(self.generation, self.member_id, synced.assignment)
         return True
 
-    async def _consume(self, broker: Broker) -> None:
+    async def _consume(self, broker: CoordinatorBroker) -> None:
         while True:
             await asyncio.sleep(1.0)
             heartbeat = broker.heartbeat(self.member_id, self.generation)
@@ -146,18 +146,18 @@ def _shares(answer: JoinAnswer) -> list[tuple[str, bytes]]:
 class ModernClient:
     """A consumer of KIP-848, which does at once what it is told."""
 
-    def __init__(self, world: World, number: int) -> None:
-        self.world = world
+    def __init__(self, observed: ObservedGroups, number: int) -> None:
+        self.observed = observed
         self.member_id = f"modern-{number}"
         self.epoch = 0
         self.owned: tuple[int, ...] = ()
-        self.broker: Broker | None = None
+        self.broker: CoordinatorBroker | None = None
 
     async def run(self) -> None:
         while True:
             await asyncio.sleep(0.5)
             if self.broker is None or self.broker.process.dead:
-                self.broker = self.world.pick()
+                self.broker = self.observed.pick()
             if self.broker is None:
                 continue
             try:
@@ -165,7 +165,7 @@ class ModernClient:
             except ResetError:
                 self.broker = None
 
-    async def _beat(self, broker: Broker) -> None:
+    async def _beat(self, broker: CoordinatorBroker) -> None:
         owned = ((bytes(TOPIC), self.owned),) if self.owned else ()
         ask = beat_ask(self.member_id, self.epoch, group_id="modern", owned=owned)
         answer = await asked(broker, broker.beat(ask), timeout_s=REQUEST_S)
@@ -181,36 +181,36 @@ class ModernClient:
                 self.owned = answer.assignment[0][1] if answer.assignment else ()
 
 
-async def disturb(world: World) -> None:
+async def disturb(observed: ObservedGroups) -> None:
     """Everything that may happen to brokers, for two minutes."""
-    stage, dice = world.stage, world.dice
+    cluster, dice = observed.cluster, observed.dice
     for _ in range(12):
         await asyncio.sleep(dice.between(1, 10))
-        broker = world.pick()
+        broker = observed.pick()
         if broker is None:
             continue
         kind = dice.pick(["stop", "kill", "outage", "away"])
         if kind == "stop":
-            stage.loop.stop_process(broker.process)
+            cluster.loop.stop_process(broker.process)
             await asyncio.sleep(dice.between(0, 15))
-            stage.loop.continue_process(broker.process)
+            cluster.loop.continue_process(broker.process)
         elif kind == "kill":
-            stage.kill(broker)
+            cluster.kill(broker)
             await asyncio.sleep(dice.between(0, 12))
-            await restarted(stage, broker)
+            await restarted(cluster, broker)
         elif kind == "outage":
-            broker.faults.outage_until_s = stage.loop.time() + dice.between(1, 15)
+            broker.faults.outage_until_s = cluster.loop.time() + dice.between(1, 15)
         else:
             # The others hold that it is gone, and it knows that it may be.
-            stage.everybody.live.remove(broker.number)
+            cluster.everybody.live.remove(broker.number)
             broker.brokers.until_s = broker.clock.monotonic_s()
             await asyncio.sleep(dice.between(0, 15))
-            stage.everybody.live.append(broker.number)
+            cluster.everybody.live.append(broker.number)
             broker.brokers.until_s = float("inf")
 
 
-async def restarted(stage: Stage, broker: Broker) -> None:
-    fresh = await stage.broker(broker.number, skew_ms=broker.clock.skew_ms)
+async def restarted(cluster: CoordinatorCluster, broker: CoordinatorBroker) -> None:
+    fresh = await cluster.broker(broker.number, skew_ms=broker.clock.skew_ms)
     spoil(fresh.faults)
 
 
@@ -222,27 +222,27 @@ def spoil(faults: Faults) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_groups_survive_a_bad_world_and_come_to_rest(seed: int) -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.book.put("t", TOPIC, PARTITIONS)
-        world = World(stage, stage.loop.dice("world"))
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        cluster.book.put("t", TOPIC, PARTITIONS)
+        observed = ObservedGroups(cluster, cluster.loop.dice("world"))
         for number, skew_ms in ((1, 0), (2, 3_600_000), (3, -3_600_000)):
-            spoil((await stage.broker(number, skew_ms=skew_ms)).faults)
-        classics = [ClassicClient(world, number) for number in range(5)]
-        moderns = [ModernClient(world, number) for number in range(5)]
+            spoil((await cluster.broker(number, skew_ms=skew_ms)).faults)
+        classics = [ClassicClient(observed, number) for number in range(5)]
+        moderns = [ModernClient(observed, number) for number in range(5)]
         running = [*(one.run() for one in classics), *(one.run() for one in moderns)]
         clients = [asyncio.ensure_future(one) for one in running]
-        await disturb(world)
-        for broker in stage.brokers.values():
+        await disturb(observed)
+        for broker in cluster.brokers.values():
             broker.faults.heal()
         await asyncio.sleep(90)
-        check_rest(world, classics, moderns)
+        check_rest(observed, classics, moderns)
         before = {one.generation for one in classics}
         epochs = {one.epoch for one in moderns}
         await asyncio.sleep(60)
-        check_rest(world, classics, moderns)
+        check_rest(observed, classics, moderns)
         assert {one.generation for one in classics} == before
         assert {one.epoch for one in moderns} == epochs
-        assert world.faults == []
+        assert observed.faults == []
         for client in clients:
             assert not client.done(), client.result()
             client.cancel()
@@ -250,7 +250,9 @@ def test_groups_survive_a_bad_world_and_come_to_rest(seed: int) -> None:
     play(scenario, options=OPTIONS, seed=seed)
 
 
-def check_rest(world: World, classics: list[ClassicClient], moderns: list[ModernClient]) -> None:
+def check_rest(
+    observed: ObservedGroups, classics: list[ClassicClient], moderns: list[ModernClient]
+) -> None:
     """Everybody has a share, all shares are everything, and nothing is shared."""
     shares = [one.share for one in classics]
     assert None not in shares, shares
@@ -258,6 +260,6 @@ def check_rest(world: World, classics: list[ClassicClient], moderns: list[Modern
     assert len({one.generation for one in classics}) == 1
     owned = sorted(partition for one in moderns for partition in one.owned)
     assert owned == list(range(PARTITIONS)), [one.owned for one in moderns]
-    for broker in world.stage.brokers.values():
+    for broker in observed.cluster.brokers.values():
         members = {one.member_id for one in classics}
         assert set(broker.classic().members) == members

@@ -3,11 +3,11 @@
 import asyncio
 from typing import Any
 
-from tests.coordinator.stage import (
+from tests.coordinator.coordinator_cluster import (
     OTHER_TOPIC,
     TOPIC,
-    Broker,
-    Stage,
+    CoordinatorBroker,
+    CoordinatorCluster,
     beat_ask,
     commit_event,
     joined,
@@ -28,42 +28,42 @@ OPTIONS = GroupOptions(
 )
 
 
-async def committed(broker: Broker, **changes: Any) -> None:
+async def committed(broker: CoordinatorBroker, **changes: Any) -> None:
     time_ms = broker.clock.now_ms()
     code = await broker.commit(commit_event(time_ms=time_ms, **changes))
     assert code is ErrorCode.NONE, code
 
 
-def offsets(broker: Broker, group_id: str = "g") -> set[bytes]:
+def offsets(broker: CoordinatorBroker, group_id: str = "g") -> set[bytes]:
     found = broker.coordinator.table(group_id).offsets.get(group_id, {})
     return {topic for topic, _ in found}
 
 
 def test_offsets_of_nobodys_group_go_after_the_retention_and_the_group_with_them() -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.book.put("t", TOPIC, 1)
-        one, two = await stage.broker(1), await stage.broker(2)
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        cluster.book.put("t", TOPIC, 1)
+        one, two = await cluster.broker(1), await cluster.broker(2)
         await committed(one)
         await asyncio.sleep(9.5 * UNIT_S)
         assert offsets(two)
         await asyncio.sleep(UNIT_S)
         assert two.group("g") is None
         assert not offsets(one)
-        assert len(stage.written(ExpireOffsets)) == 1
+        assert len(cluster.written(ExpireOffsets)) == 1
 
     play(scenario, options=OPTIONS)
 
 
 def test_only_the_groups_first_broker_forgets() -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.book.put("t", TOPIC, 1)
-        one, two = await stage.broker(1), await stage.broker(2)
-        group_id = stage.group_owned_by(2)
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        cluster.book.put("t", TOPIC, 1)
+        one, two = await cluster.broker(1), await cluster.broker(2)
+        group_id = cluster.group_owned_by(2)
         await committed(one, group_id=group_id)
-        stage.loop.stop_process(two.process)
+        cluster.loop.stop_process(two.process)
         await asyncio.sleep(12 * UNIT_S)
         assert offsets(one, group_id)
-        stage.everybody.live.remove(2)
+        cluster.everybody.live.remove(2)
         await asyncio.sleep(UNIT_S)
         assert not offsets(one, group_id)
 
@@ -71,9 +71,9 @@ def test_only_the_groups_first_broker_forgets() -> None:
 
 
 def test_a_group_that_emptied_keeps_its_offsets_from_then_on_for_the_retention() -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.book.put("t", TOPIC, 1)
-        broker = await stage.broker()
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        cluster.book.put("t", TOPIC, 1)
+        broker = await cluster.broker()
         answer = await joined(broker)
         await asyncio.sleep(1)
         leavers = [(answer.member_id, None)]
@@ -88,22 +88,22 @@ def test_a_group_that_emptied_keeps_its_offsets_from_then_on_for_the_retention()
     play(scenario, options=OPTIONS)
 
 
-async def committed_by(broker: Broker, member_id: str) -> None:
+async def committed_by(broker: CoordinatorBroker, member_id: str) -> None:
     await broker.sync(sync_ask(member_id, 1, (member_id, b"")))
     await committed(broker, member_id=member_id, generation=1)
 
 
-async def keep(broker: Broker, member_id: str, *, units: int) -> None:
+async def keep(broker: CoordinatorBroker, member_id: str, *, units: int) -> None:
     for _ in range(units * 60 // 8):
         await asyncio.sleep(8)
         assert await broker.heartbeat(member_id, 1) is ErrorCode.NONE
 
 
 def test_what_members_read_stays_and_what_they_do_not_goes() -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.book.put("t", TOPIC, 1)
-        stage.book.put("u", OTHER_TOPIC, 1)
-        broker = await stage.broker()
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        cluster.book.put("t", TOPIC, 1)
+        cluster.book.put("u", OTHER_TOPIC, 1)
+        broker = await cluster.broker()
         await committed(broker)
         await committed(broker, offsets=((bytes(OTHER_TOPIC), 0, 9, -1, ""),))
         answer = await broker.beat(beat_ask())
@@ -116,18 +116,18 @@ def test_what_members_read_stays_and_what_they_do_not_goes() -> None:
 
 
 def test_offsets_of_a_deleted_topic_go_when_it_was_missing_twice() -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.book.put("t", TOPIC, 1)
-        stage.book.put("u", OTHER_TOPIC, 1)
-        broker = await stage.broker()
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        cluster.book.put("t", TOPIC, 1)
+        cluster.book.put("u", OTHER_TOPIC, 1)
+        broker = await cluster.broker()
         await committed(broker)
         await committed(broker, offsets=((bytes(OTHER_TOPIC), 0, 9, -1, ""),))
-        stage.book.drop("t")
+        cluster.book.drop("t")
         await asyncio.sleep(11)
-        stage.book.put("t", TOPIC, 1)  # it was there all the time: somebody had a bad view
+        cluster.book.put("t", TOPIC, 1)  # it was there all the time: somebody had a bad view
         await asyncio.sleep(11)
         assert offsets(broker) == {bytes(TOPIC), bytes(OTHER_TOPIC)}
-        stage.book.drop("t")
+        cluster.book.drop("t")
         await asyncio.sleep(25)
         assert offsets(broker) == {bytes(OTHER_TOPIC)}
 
@@ -135,8 +135,8 @@ def test_offsets_of_a_deleted_topic_go_when_it_was_missing_twice() -> None:
 
 
 def test_an_empty_group_without_offsets_is_cleared() -> None:
-    async def scenario(stage: Stage) -> None:
-        broker = await stage.broker()
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        broker = await cluster.broker()
         answer = await joined(broker)
         leavers = [(answer.member_id, None)]
         await broker.call(lambda: broker.coordinator.leave("g", leavers))
@@ -148,9 +148,9 @@ def test_an_empty_group_without_offsets_is_cleared() -> None:
 
 
 def test_a_wrong_clock_forgets_nothing() -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.book.put("t", TOPIC, 1)
-        broker = await stage.broker()
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        cluster.book.put("t", TOPIC, 1)
+        broker = await cluster.broker()
 
         async def is_right() -> bool:
             return abs(broker.clock.skew_ms) < 60_000
@@ -168,12 +168,12 @@ def test_a_wrong_clock_forgets_nothing() -> None:
 
 
 def test_while_the_store_is_away_nothing_is_forgotten() -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.book.put("t", TOPIC, 1)
-        broker = await stage.broker()
+    async def scenario(cluster: CoordinatorCluster) -> None:
+        cluster.book.put("t", TOPIC, 1)
+        broker = await cluster.broker()
         await committed(broker)
         await asyncio.sleep(9.9 * UNIT_S)
-        broker.faults.outage_until_s = stage.loop.time() + UNIT_S
+        broker.faults.outage_until_s = cluster.loop.time() + UNIT_S
         await asyncio.sleep(UNIT_S + 5)
         assert offsets(broker)
         await asyncio.sleep(UNIT_S)

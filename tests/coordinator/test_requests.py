@@ -4,7 +4,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.coordinator.stage import TOPIC, beat_ask, join_ask
+from tests.coordinator.coordinator_cluster import TOPIC, beat_ask, join_ask
 
 from lakelog.coordinator.options import GroupOptions
 from lakelog.coordinator.requests import (

@@ -9,21 +9,9 @@ import pytest
 
 from lakelog.clock import SystemClock
 from lakelog.discovery.callbacks import CallbackThread, Listeners
+from lakelog.testing.conformance_meta import ManualClock
 
 LONG_S = 10.0
-
-
-class HandClock:
-    """A clock that is moved by hand."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def now_ms(self) -> int:
-        return int(self.seconds * 1000)
-
-    def monotonic_s(self) -> float:
-        return self.seconds
 
 
 @pytest.fixture
@@ -75,7 +63,7 @@ def test_what_a_callback_raises_is_logged_and_the_next_one_runs(
 
 
 def test_a_callback_that_blocks_is_known_by_its_time() -> None:
-    clock = HandClock()
+    clock = ManualClock()
     thread = CallbackThread("test-callbacks", clock)
     began, go = threading.Event(), threading.Event()
 
@@ -88,7 +76,7 @@ def test_a_callback_that_blocks_is_known_by_its_time() -> None:
     assert thread.busy_s() == 0.0
     told = listeners.tell(1, thread)
     assert began.wait(LONG_S)
-    clock.seconds = 5.0
+    clock.advance(5.0)
     assert thread.busy_s() == 5.0
     assert not thread.close(0.0)
     go.set()

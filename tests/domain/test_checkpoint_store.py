@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 import numpy as np
@@ -28,28 +27,16 @@ from lakelog.model.failures import Corrupt
 from lakelog.objects.memory import MemoryObjectStore
 from lakelog.objects.port import Buffer
 from lakelog.streams import table as table_module
+from lakelog.testing.conformance_meta import ManualClock
 
 HOUR_MS = 3_600_000
-
-
-@dataclass
-class StillClock:
-    """A clock that stands until it is moved."""
-
-    time_ms: int = 1_000_000_000
-
-    def now_ms(self) -> int:
-        return self.time_ms
-
-    def monotonic_s(self) -> float:
-        return self.time_ms / 1000
 
 
 class Place:
     """The stores of one domain, and checkpoint stores of as many brokers as wanted."""
 
     def __init__(self) -> None:
-        self.clock = StillClock()
+        self.clock = ManualClock(now_ms=1_000_000_000)
         self.store = MemoryMetadataStore(self.clock)
         self.objects = MemoryObjectStore(self.clock)
         self.log = self.store.log(keys.domain_log(0))
@@ -259,7 +246,7 @@ def test_pages_of_checkpoints_no_longer_kept_go_after_a_grace() -> None:
             await checkpoints.save(moved_one(domain))
         await checkpoints.tidy(now_ms=place.clock.now_ms())
         assert len(await place.keys(".manifest")) == 5
-        place.clock.time_ms += 2 * HOUR_MS
+        place.clock.advance(2 * HOUR_MS / 1000)
         await checkpoints.tidy(now_ms=place.clock.now_ms())
         assert len(await place.keys(".manifest")) == 3
         assert len(await place.keys(".page")) == 3

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.domain.test_replica import GatedLog, World, create, run
+from tests.domain.test_replica import DomainCluster, GatedLog, create, run
 
 from lakelog.domain.options import DomainOptions
 from lakelog.domain.replica import Replica
@@ -44,9 +44,9 @@ class OvertakenLog:
         await self._inner.trim(before=before)
 
 
-async def overtaken(world: World) -> tuple[Replica, OvertakenLog]:
+async def overtaken(cluster: DomainCluster) -> tuple[Replica, OvertakenLog]:
     """A replica that hears only what it asks for, or writes."""
-    replica = world.replica("broker-1", QUIET)
+    replica = cluster.replica("broker-1", QUIET)
     log = OvertakenLog(replica._log)
     replica._log = log
     await replica.start(found=True)
@@ -57,22 +57,22 @@ async def overtaken(world: World) -> tuple[Replica, OvertakenLog]:
 def test_what_was_acknowledged_before_a_reply_came_is_not_proved_by_it(by_append: bool) -> None:
     """Another's record may lie between our record, or the end we read, and the reply."""
 
-    async def scenario(world: World) -> None:
-        replica, log = await overtaken(world)
-        other = await world.born("broker-2")
-        await replica.prove(arrived_s=world.clock.monotonic_s())  # so that its append is the next
+    async def scenario(cluster: DomainCluster) -> None:
+        replica, log = await overtaken(cluster)
+        other = await cluster.born("broker-2")
+        await replica.prove(arrived_s=cluster.clock.monotonic_s())  # so that its append is the next
         arrived_s = 0.0
 
         async def meanwhile() -> None:
             nonlocal arrived_s
             assert await other.submit(create(8)) == Done()
-            arrived_s = world.clock.monotonic_s()  # a fetch comes here, after the acknowledgement
+            arrived_s = cluster.clock.monotonic_s()  # a fetch comes here, after the acknowledgement
 
         log.meanwhile = meanwhile
         if by_append:
             assert await replica.submit(create(7)) == Done()
         else:
-            await replica.prove(arrived_s=world.clock.monotonic_s())
+            await replica.prove(arrived_s=cluster.clock.monotonic_s())
         assert arrived_s
         assert not replica.is_proved(arrived_s=arrived_s)
         await replica.prove(arrived_s=arrived_s)
@@ -84,9 +84,9 @@ def test_what_was_acknowledged_before_a_reply_came_is_not_proved_by_it(by_append
 
 
 def test_an_append_proves_what_was_acknowledged_before_it_began() -> None:
-    async def scenario(world: World) -> None:
-        replica, _ = await overtaken(world)
-        arrived_s = world.clock.monotonic_s()
+    async def scenario(cluster: DomainCluster) -> None:
+        replica, _ = await overtaken(cluster)
+        arrived_s = cluster.clock.monotonic_s()
         assert not replica.is_proved(arrived_s=arrived_s)
         assert await replica.submit(create(7)) == Done()
         assert replica.is_proved(arrived_s=arrived_s)
@@ -96,13 +96,13 @@ def test_an_append_proves_what_was_acknowledged_before_it_began() -> None:
 
 
 def test_a_state_that_is_being_loaded_proves_nothing_whatever_was_proved_before() -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(cluster: DomainCluster) -> None:
         gate = asyncio.Event()
         gate.set()
-        replica = world.replica("broker-1", QUIET)
+        replica = cluster.replica("broker-1", QUIET)
         replica._log = GatedLog(replica._log, gate)
         await replica.start(found=True)
-        arrived_s = world.clock.monotonic_s()
+        arrived_s = cluster.clock.monotonic_s()
         await replica.prove(arrived_s=arrived_s)
         assert replica.is_proved(arrived_s=arrived_s)
         gate.clear()

@@ -3,7 +3,14 @@
 import asyncio
 
 import pytest
-from tests.domain.test_replica import GatedLog, World, create, run, until, write_until_trimmed
+from tests.domain.test_replica import (
+    DomainCluster,
+    GatedLog,
+    create,
+    run,
+    until,
+    write_until_trimmed,
+)
 
 from lakelog.domain.replica import Replica
 from lakelog.domain.state import Done
@@ -39,18 +46,18 @@ class Stopped:
         self._gate = gate
 
     @classmethod
-    async def born(cls, world: World, writer: str) -> "Stopped":
+    async def born(cls, cluster: DomainCluster, writer: str) -> "Stopped":
         gate = asyncio.Event()
         gate.set()
-        replica = world.replica(writer)
+        replica = cluster.replica(writer)
         log = LossyLog(replica._log, gate)
         replica._log = log
         await replica.start(found=True)
         return cls(replica, log, gate)
 
-    async def stand_still(self, world: World, busy: Replica) -> None:
+    async def stand_still(self, cluster: DomainCluster, busy: Replica) -> None:
         self._gate.clear()
-        await write_until_trimmed(world, busy, self.replica.state.position + 1)
+        await write_until_trimmed(cluster, busy, self.replica.state.position + 1)
 
     def go_on(self) -> None:
         self._gate.set()
@@ -59,9 +66,9 @@ class Stopped:
 def test_a_replica_that_stood_still_without_its_name_is_born_again_once_it_has_it() -> None:
     """Rule 8, F2: nobody took its name, so there is no reason to end."""
 
-    async def scenario(world: World) -> None:
-        busy, late = await world.born("broker-1"), await Stopped.born(world, "broker-2")
-        await late.stand_still(world, busy)
+    async def scenario(cluster: DomainCluster) -> None:
+        busy, late = await cluster.born("broker-1"), await Stopped.born(cluster, "broker-2")
+        await late.stand_still(cluster, busy)
         asked: list[None] = []
 
         def holds_name() -> bool:
@@ -74,7 +81,7 @@ def test_a_replica_that_stood_still_without_its_name_is_born_again_once_it_has_i
         assert late.replica.stopped is None
         with pytest.raises(Unavailable, match="being loaded"):
             late.replica.check_fresh()
-        won = await world.store.get(keys.incarnation("broker-2"))
+        won = await cluster.metadata.get(keys.incarnation("broker-2"))
         assert won is not None
         assert won.value == b"1"
         late.replica.holds_name = lambda: True
@@ -90,13 +97,13 @@ def test_a_replica_that_stood_still_without_its_name_is_born_again_once_it_has_i
 def test_a_reload_ends_what_is_pending() -> None:
     """Rule 8: what was on its way is unknown, what waited was certainly not written."""
 
-    async def scenario(world: World) -> None:
-        busy, late = await world.born("broker-1"), await Stopped.born(world, "broker-2")
+    async def scenario(cluster: DomainCluster) -> None:
+        busy, late = await cluster.born("broker-1"), await Stopped.born(cluster, "broker-2")
         late.log.lost = asyncio.Event()
         flying = late.replica.submit(create(100_000))
         await until(lambda: late.log.losing)
         waiting = late.replica.submit(create(100_001))
-        await late.stand_still(world, busy)
+        await late.stand_still(cluster, busy)
         assert not flying.done()
         late.go_on()
         with pytest.raises(OutcomeUnknown, match="trimmed beyond what was applied"):
@@ -115,9 +122,9 @@ def test_a_reload_ends_what_is_pending() -> None:
 def test_who_was_replaced_is_born_again_if_the_name_is_won_anew() -> None:
     """Another process wrote under the name and is gone: then the name is ours as before."""
 
-    async def scenario(world: World) -> None:
-        replaced = await world.born("broker-1")
-        other = await world.born("broker-1")
+    async def scenario(cluster: DomainCluster) -> None:
+        replaced = await cluster.born("broker-1")
+        other = await cluster.born("broker-1")
         assert await other.submit(create(6)) == Done()
         doubts: list[None] = []
         replaced.doubt_name = lambda: doubts.append(None)

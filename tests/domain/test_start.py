@@ -7,20 +7,17 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from tests.log.world import TOPIC, batch
+from tests.memory_cluster import TOPIC, MemoryCluster, batch
 
 from lakelog.clock import SeededEntropy, SystemClock, SystemEntropy
 from lakelog.domain.options import DomainOptions
-from lakelog.domain.replica import Identity, Replica
 from lakelog.domain.start import UNNAMED_SPAN_MS, UnnamedObjects
-from lakelog.log.log import Log
 from lakelog.log.options import LogOptions
 from lakelog.log.retention import Sweeper
 from lakelog.meta.sqlite import SqliteMetadataStore
 from lakelog.model.failures import Refused
 from lakelog.model.ids import DomainId
 from lakelog.objects.local import LocalObjectStore
-from lakelog.telemetry import MetricsRegistry
 from lakelog.wal.layout import make_wal_id, object_key
 
 HOUR_MS = 3_600_000
@@ -94,20 +91,12 @@ class Life:
         self.store = await SqliteMetadataStore.open(self._disk.metadata, clock)
         directory = self._disk.root / "objects"
         self.objects = await LocalObjectStore.open(directory, clock, SystemEntropy(), uptime=clock)
-        identity = Identity("c", 0, self._writer)
-        self.replica = Replica(identity, self.store, self.objects, clock, self._options)
+        cluster = MemoryCluster(clock, metadata=self.store, objects=self.objects)
+        self.replica = cluster.replica(self._writer, self._options)
         fresh = self._disk.lives == 1
         await self.replica.start(found=fresh)
         entropy = SeededEntropy(f"{self._writer}.{self._disk.lives}")
-        self.log = Log(
-            [self.replica],
-            self.objects,
-            clock,
-            entropy,
-            zone="z",
-            options=QUICK,
-            metrics=MetricsRegistry(),
-        )
+        self.log = cluster.log([self.replica], entropy, QUICK)
         if fresh:
             await self.log.create_streams(TOPIC, first_partition=0, streams=[7])
 

@@ -10,7 +10,7 @@ from functools import cache
 
 import numpy as np
 from crc32c import crc32c
-from tests.broker.data_stage import Stage
+from tests.broker.data_stage import DataStage
 from tests.fuzz.kernels import REFUSALS, longs
 from tests.server.produce_ways import TOPICS, frames_of
 from tests.sides import native
@@ -33,8 +33,8 @@ Row = tuple[int, bytes, int, int, int, int, int, int]
 
 
 @cache
-def stage() -> Stage:
-    made = Stage()
+def stage() -> DataStage:
+    made = DataStage()
     for name, configs in TOPICS.items():
         made.topic(name, 3, configs=configs)
     return made

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 from msgspec import Struct
-from tests.broker.admin_stage import Scene, Stage, run
+from tests.broker.admin_stage import AdminStage, Scene, run
 
 from lakelog.broker.api import dispatch
 from lakelog.broker.call import BrokerOptions, Call, Later, NoAnswer
@@ -213,7 +213,7 @@ async def compare(scene: Scene, row: Row) -> None:
 
 
 def test_every_recorded_request_is_answered_as_kafka_does_or_differs_for_a_reason() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         for row in ROWS:
             await compare(scene, row)
@@ -222,7 +222,7 @@ def test_every_recorded_request_is_answered_as_kafka_does_or_differs_for_a_reaso
                 assert made is not None
                 await scene.broker.topics.delete(made)
 
-    run(scenario, Stage(options=BrokerOptions(num_partitions=3)))
+    run(scenario, AdminStage(options=BrokerOptions(num_partitions=3)))
 
 
 def test_every_difference_is_about_a_row_that_is_replayed() -> None:
@@ -231,7 +231,7 @@ def test_every_difference_is_about_a_row_that_is_replayed() -> None:
 
 @pytest.mark.parametrize("kind", [CreateTopicsResponse, DescribeConfigsResponse])
 def test_our_configs_are_those_of_the_recorded_broker_and_four_more(kind: type[Struct]) -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(stage: AdminStage) -> None:
         scene = await stage.broker()
         place, item = ("topics", 31) if kind is CreateTopicsResponse else ("results", 24)
         rows = {row.row: row for row in ROWS}

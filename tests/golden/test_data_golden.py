@@ -13,7 +13,8 @@ from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
-from tests.broker.whole import Stores, call, finish, run, whole_broker
+from tests.broker.whole import call, finish, whole_broker
+from tests.memory_cluster import MemoryCluster, run
 
 from lakelog.broker.api import dispatch
 from lakelog.broker.call import Broker
@@ -115,8 +116,8 @@ async def replayed(broker: Broker, pair: Pair, topic_id: bytes) -> bytes:
     return b"".join(encode_response(header, answer))[4:].replace(topic_id, RECORDED_TOPIC)
 
 
-async def all_replayed(stores: Stores) -> list[bytes]:
-    async with whole_broker(stores) as broker:
+async def all_replayed(cluster: MemoryCluster) -> list[bytes]:
+    async with whole_broker(cluster) as broker:
         topic_id = await prepared(broker)
         return [await replayed(broker, pair, topic_id) for pair in pairs()]
 
@@ -175,7 +176,7 @@ def as_bytes(pair: Pair, answer: bytes) -> bytes:
 
 def test_answers_are_kafkas_except_where_it_is_said_why() -> None:
     recorded = pairs()
-    answers = run(all_replayed, Stores(RecordedClock()))
+    answers = run(all_replayed, MemoryCluster(RecordedClock()))
     differing = {
         number: levelled(pair, ours)
         for number, (pair, ours) in enumerate(zip(recorded, answers, strict=True))
@@ -186,12 +187,12 @@ def test_answers_are_kafkas_except_where_it_is_said_why() -> None:
 
 
 def test_correlation_ids_and_response_headers_are_kafkas_byte_for_byte() -> None:
-    answers = run(all_replayed, Stores(RecordedClock()))
+    answers = run(all_replayed, MemoryCluster(RecordedClock()))
     for pair, ours in zip(pairs(), answers, strict=True):
         assert ours[:5] == pair.response[:5]
 
 
 def test_answers_that_nothing_was_levelled_in_are_equal_to_the_last_byte() -> None:
-    answers = run(all_replayed, Stores(RecordedClock()))
+    answers = run(all_replayed, MemoryCluster(RecordedClock()))
     equal = sum(pair.response == ours for pair, ours in zip(pairs(), answers, strict=True))
     assert equal == 108

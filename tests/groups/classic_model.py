@@ -1,7 +1,7 @@
-"""What holds for a classic group after every step, and a world of clients that drives one.
+"""What holds for a classic group after every step, and a model of the clients that drive one.
 
 `check_step` knows nothing of how the machine decides: it looks at the group before and after an
-event. The world keeps what brokers would keep, the requests that wait for an answer.
+event. The model keeps what brokers would keep, the requests that wait for an answer.
 """
 
 from collections.abc import Iterable
@@ -36,7 +36,7 @@ SETTLING_STEPS_MAX = 12
 
 
 class Share(msgspec.Struct, frozen=True):
-    """An assignment as this world writes it: nothing but the members can read it."""
+    """An assignment as this model writes it: nothing but the members can read it."""
 
     generation: int
     attempt: int
@@ -188,7 +188,7 @@ def check_refusal(
         assert after is before
 
 
-class World:
+class GroupModel:
     """A group, the requests that brokers hold for it, and everything that was said so far."""
 
     def __init__(self) -> None:
@@ -299,39 +299,39 @@ def pick(names: Iterable[str], number: int) -> str:
     return known[number % len(known)] if known else "ghost"
 
 
-def event_of(world: World, kind: str, numbers: Numbers) -> Event:
-    """An event of this kind that makes sense, more or less, in the world as it is."""
+def event_of(model: GroupModel, kind: str, numbers: Numbers) -> Event:
+    """An event of this kind that makes sense, more or less, in the model as it is."""
     first, second, third = numbers
-    member_id = pick(world.group.members, first)
+    member_id = pick(model.group.members, first)
     match kind:
         case "new" | "static" | "again":
-            return _join(world, kind, member_id, numbers)
+            return _join(model, kind, member_id, numbers)
         case "sync" | "part":
-            return _sync(world, kind, member_id, numbers)
+            return _sync(model, kind, member_id, numbers)
         case "leave":
             by_instance: tuple[str, str | None] = ("", f"instance-{second % 3}")
             return leave_of((member_id, None), by_instance) if third % 2 else leave_of(by_instance)
         case "expire":
-            member = world.group.members.get(member_id)
+            member = model.group.members.get(member_id)
             return Expire("group", member_id, (member.holder_epoch if member else 0) + second // 4)
         case "adopt":
             return Adopt("group", member_id, second % 3)
         case "stale":
             kinds = (TimerKind.JOIN, TimerKind.SYNC, TimerKind.REVOKE)
             return TimerExpired(
-                "group", kinds[first % 3], "", max(world.group.join_number - third, 0)
+                "group", kinds[first % 3], "", max(model.group.join_number - third, 0)
             )
-        case "repeat" if world.said:
-            return world.said[-1 - first % len(world.said)]
+        case "repeat" if model.said:
+            return model.said[-1 - first % len(model.said)]
         case _:
-            wrong = sync_of(member_id, world.group.generation + second - 2)
+            wrong = sync_of(member_id, model.group.generation + second - 2)
             return wrong if third % 2 else join_of("ghost", is_new=False)
 
 
-def _join(world: World, kind: str, member_id: str, numbers: Numbers) -> Join:
+def _join(model: GroupModel, kind: str, member_id: str, numbers: Numbers) -> Join:
     _, second, third = numbers
     event = join_of(
-        world.mint() if kind != "again" else member_id,
+        model.mint() if kind != "again" else member_id,
         is_new=kind != "again",
         instance=f"instance-{second % 3}" if kind == "static" else None,
         protocols=LISTS[third % len(LISTS)],
@@ -340,15 +340,15 @@ def _join(world: World, kind: str, member_id: str, numbers: Numbers) -> Join:
         members_max=6,
         holder=second % 3,
     )
-    known = world.group.members.get(member_id)
+    known = model.group.members.get(member_id)
     if kind == "again" and known is not None and third % 3:
         event = replace(event, protocols=known.protocols, instance_id=known.instance_id)
     return event
 
 
-def _sync(world: World, kind: str, member_id: str, numbers: Numbers) -> Sync:
+def _sync(model: GroupModel, kind: str, member_id: str, numbers: Numbers) -> Sync:
     _, second, third = numbers
-    group = world.group
+    group = model.group
     leader = group.leader
     if leader is None:
         return sync_of(member_id, group.generation)

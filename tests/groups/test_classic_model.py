@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from tests.groups.classic_build import join_of, leave_of, sync_of
 from tests.groups.classic_model import (
     PARTITIONS,
+    GroupModel,
     Numbers,
     Share,
-    World,
     assign,
     event_of,
 )
@@ -38,25 +38,25 @@ STEPS = st.lists(
 def test_whatever_happens_the_invariants_hold_and_everybody_is_answered(
     count: int, steps: Sequence[tuple[str, Numbers]]
 ) -> None:
-    world = World()
+    model = GroupModel()
     for number in range(count):
         instance = f"instance-{number}" if number % 2 else None
-        world.feed(join_of(world.mint(), instance=instance, delay_ms=3_000))
-    world.fire()
-    world.fire()
+        model.feed(join_of(model.mint(), instance=instance, delay_ms=3_000))
+    model.fire()
+    model.fire()
     for kind, numbers in steps:
         if kind == "fire":
-            world.fire()
+            model.fire()
         else:
-            world.feed(event_of(world, kind, numbers))
-    world.settle()
+            model.feed(event_of(model, kind, numbers))
+    model.settle()
 
 
 @dataclass
 class Client:
     """A member that does what clients do, one small step at a time."""
 
-    world: World
+    model: GroupModel
     instance: str | None = None
     member_id: str = ""
     phase: str = "join"
@@ -78,8 +78,8 @@ class Client:
 
     def join(self) -> None:
         is_new = not self.member_id
-        self.member_id = self.member_id or self.world.mint()
-        outcome = self.world.feed(
+        self.member_id = self.member_id or self.model.mint()
+        outcome = self.model.feed(
             join_of(self.member_id, is_new=is_new, instance=self.instance, delay_ms=3_000)
         )
         assert isinstance(outcome, JoinResult)
@@ -87,16 +87,16 @@ class Client:
         self.phase = "joining"
 
     def hear_join(self) -> None:
-        answer = answer_join(self.world.group, self.member_id, instance_id=self.instance)
+        answer = answer_join(self.model.group, self.member_id, instance_id=self.instance)
         if answer is not None:
             self.generation = answer.generation
             self.turn(answer.code, "sync")
 
     def sync(self) -> None:
-        group = self.world.group
+        group = self.model.group
         is_leader = self.member_id == group.leader
         given = assign(group, attempt=2) if is_leader and group.members else None
-        outcome = self.world.feed(
+        outcome = self.model.feed(
             sync_of(self.member_id, self.generation, given, instance=self.instance)
         )
         assert isinstance(outcome, GroupEventResult)
@@ -104,7 +104,7 @@ class Client:
 
     def hear_sync(self) -> None:
         answer = answer_sync(
-            self.world.group,
+            self.model.group,
             self.member_id,
             generation=self.generation,
             instance_id=self.instance,
@@ -115,7 +115,7 @@ class Client:
 
     def beat(self) -> None:
         code = judge_heartbeat(
-            self.world.group,
+            self.model.group,
             member_id=self.member_id,
             instance_id=self.instance,
             generation=self.generation,
@@ -133,7 +133,7 @@ class Crowd:
     """Clients that take turns in a given order."""
 
     def __init__(self) -> None:
-        self.world = World()
+        self.model = GroupModel()
         self.clients: list[Client] = []
         self.made = 0
 
@@ -142,24 +142,24 @@ class Crowd:
         if kind == "come" or not self.clients:
             self.made += 1
             instance = f"instance-{self.made}" if number % 2 else None
-            self.clients.append(Client(self.world, instance))
+            self.clients.append(Client(self.model, instance))
             return
         client = self.clients[number % len(self.clients)]
         if kind == "restart" and client.instance is not None:
             self.clients.remove(client)
-            self.clients.append(Client(self.world, client.instance))
+            self.clients.append(Client(self.model, client.instance))
             return
         self.clients.remove(client)
         # One that restarts and goes before it is back leaves the member that it was.
-        group = self.world.group
+        group = self.model.group
         member_id = client.member_id or group.instances.get(client.instance or "", "")
         member = group.members.get(member_id)
         if member is None:
             return
         if kind == "die":
-            self.world.feed(Expire("group", member.member_id, member.holder_epoch))
+            self.model.feed(Expire("group", member.member_id, member.holder_epoch))
         else:
-            self.world.feed(leave_of((member.member_id, None)))
+            self.model.feed(leave_of((member.member_id, None)))
 
     def run(self, order: Sequence[int]) -> None:
         """Let clients act in this order, some answers lost, then fairly until all are at rest."""
@@ -173,15 +173,15 @@ class Crowd:
             for client in self.clients:
                 client.act()
             if self.is_waiting():
-                self.world.fire()
+                self.model.fire()
 
     def is_waiting(self) -> bool:
         """Whether only the initial delay is waited for."""
-        group = self.world.group
+        group = self.model.group
         return group.initial_left_ms >= 0 and group.joined_count == len(self.clients)
 
     def check_rest(self) -> None:
-        group = self.world.group
+        group = self.model.group
         if not self.clients:
             assert group.state is ClassicState.EMPTY
             return
@@ -212,12 +212,12 @@ def test_a_membership_change_costs_at_most_two_generations(
     crowd.run([])
     crowd.check_rest()
     for kind, number, order in changes:
-        before = crowd.world.group.generation
+        before = crowd.model.group.generation
         crowd.change(kind, number)
         crowd.run(order)
-        note(f"{kind}: generation {before} to {crowd.world.group.generation}")
+        note(f"{kind}: generation {before} to {crowd.model.group.generation}")
         crowd.check_rest()
-        assert crowd.world.group.generation - before <= 2
+        assert crowd.model.group.generation - before <= 2
 
 
 @settings(max_examples=examples(200), deadline=None)
@@ -229,7 +229,7 @@ def test_changes_in_the_middle_of_rebalances_cost_at_most_two_generations_each(
     for number in range(count):
         crowd.change("come", number)
     crowd.run([])
-    before = crowd.world.group.generation
+    before = crowd.model.group.generation
     for kind, number, order in changes:
         crowd.change(kind, number)
         for place in order:
@@ -237,4 +237,4 @@ def test_changes_in_the_middle_of_rebalances_cost_at_most_two_generations_each(
                 crowd.clients[place % len(crowd.clients)].act()
     crowd.run([])
     crowd.check_rest()
-    assert crowd.world.group.generation - before <= 2 * len(changes)
+    assert crowd.model.group.generation - before <= 2 * len(changes)

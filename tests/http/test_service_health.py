@@ -1,19 +1,7 @@
 """Readiness: told at once, counted after patience."""
 
 from lakelog.http.service import PATIENCE_S, Health
-
-
-class HandClock:
-    """A clock that the test turns."""
-
-    def __init__(self) -> None:
-        self.at_s = 0.0
-
-    def now_ms(self) -> int:
-        return int(self.at_s * 1000)
-
-    def monotonic_s(self) -> float:
-        return self.at_s
+from lakelog.testing.conformance_meta import ManualClock
 
 
 class Switch:
@@ -27,31 +15,31 @@ class Switch:
 
 
 def test_one_slow_put_does_not_take_a_broker_out() -> None:
-    clock, objects = HandClock(), Switch()
+    clock, objects = ManualClock(), Switch()
     health = Health(clock)
     health.add("objects", objects)
     for failing_s in range(0, int(PATIENCE_S), 2):
         objects.reason = "slow"
-        clock.at_s = float(failing_s)
+        clock.advance(failing_s - clock.monotonic_s())
         health.look()
         state = health.states()["objects"]
         assert (state.ok, state.reason) == (True, "slow")
     objects.reason = None
-    clock.at_s += 1
+    clock.advance(1)
     health.look()
     objects.reason = "slow again"
-    clock.at_s += PATIENCE_S - 1
+    clock.advance(PATIENCE_S - 1)
     health.look()
     assert health.states()["objects"].ok
 
 
 def test_a_part_that_fails_without_a_break_is_not_ready_until_it_recovers() -> None:
-    clock, metadata = HandClock(), Switch()
+    clock, metadata = ManualClock(), Switch()
     health = Health(clock)
     health.add("metadata", metadata)
     metadata.reason = "gone"
     health.look()
-    clock.at_s = PATIENCE_S
+    clock.advance(PATIENCE_S)
     health.look()
     state = health.states()["metadata"]
     assert (state.ok, state.reason, state.failing_s) == (False, "gone", PATIENCE_S)
@@ -62,7 +50,7 @@ def test_a_part_that_fails_without_a_break_is_not_ready_until_it_recovers() -> N
 
 def test_a_part_without_patience_counts_at_once_without_a_look() -> None:
     broker = Switch()
-    health = Health(HandClock())
+    health = Health(ManualClock())
     health.add("broker", broker, patience_s=0.0)
     assert health.states()["broker"].ok
     broker.reason = "stopping"

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import msgspec
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute
-from tests.broker.whole import Stores, whole_broker
-from tests.log.world import batch
+from tests.broker.whole import whole_broker
+from tests.memory_cluster import MemoryCluster, batch
 
 from lakelog.broker.call import Broker
 from lakelog.clock import SeededEntropy
@@ -72,18 +72,18 @@ class Ask:
 
 
 @asynccontextmanager
-async def http_port(broker: Broker, stores: Stores) -> AsyncIterator[str]:
+async def http_port(broker: Broker, cluster: MemoryCluster) -> AsyncIterator[str]:
     """The broker's index for the pipeline, as host:port."""
-    token = PipelineToken(stores.metadata, ENTROPY)
-    async with port(pipeline_routes(BrokerIndex(broker, stores.clock), token.get)) as address:
+    token = PipelineToken(cluster.metadata, ENTROPY)
+    async with port(pipeline_routes(BrokerIndex(broker, cluster.clock), token.get)) as address:
         yield address
 
 
 @asynccontextmanager
-async def remote_index(address: str, stores: Stores) -> AsyncIterator[RemoteIndex]:
+async def remote_index(address: str, cluster: MemoryCluster) -> AsyncIterator[RemoteIndex]:
     """The index through that port."""
-    token = await pipeline_token(stores.metadata, ENTROPY)
-    index = RemoteIndex(brokers_at(f"http://{address}"), token, stores.clock)
+    token = await pipeline_token(cluster.metadata, ENTROPY)
+    index = RemoteIndex(brokers_at(f"http://{address}"), token, cluster.clock)
     try:
         yield index
     finally:
@@ -92,14 +92,14 @@ async def remote_index(address: str, stores: Stores) -> AsyncIterator[RemoteInde
 
 @asynccontextmanager
 async def opened(
-    kind: str, stores: Stores, *, domains: int = 1
+    kind: str, cluster: MemoryCluster, *, domains: int = 1
 ) -> AsyncIterator[tuple[Broker, LogIndex]]:
     """A broker and its index, in process or over HTTP."""
-    async with whole_broker(stores, domains=domains) as broker:
+    async with whole_broker(cluster, domains=domains) as broker:
         if kind == "broker":
-            yield broker, BrokerIndex(broker, stores.clock)
+            yield broker, BrokerIndex(broker, cluster.clock)
             return
-        async with http_port(broker, stores) as address, remote_index(address, stores) as index:
+        async with http_port(broker, cluster) as address, remote_index(address, cluster) as index:
             yield broker, index
 
 

@@ -3,8 +3,9 @@
 import asyncio
 
 import pytest
-from tests.broker.whole import Stores, run, whole_broker
+from tests.broker.whole import whole_broker
 from tests.index.index_stage import filled, made, swapped
+from tests.memory_cluster import MemoryCluster, run
 
 from lakelog.domain.events import Swap
 from lakelog.index import broker_index
@@ -39,11 +40,11 @@ def test_a_question_about_everything_lets_the_loop_go_again_and_again(
     monkeypatch.setattr(broker_index, "STREAMS_PER_PROOF", 40)
 
     async def scenario() -> None:
-        stores = Stores()
-        async with whole_broker(stores, domains=2) as broker:
+        cluster = MemoryCluster()
+        async with whole_broker(cluster, domains=2) as broker:
             streams = (await made(broker, "t", 100)).streams()
             await filled(broker, streams, objects=3)
-            index = BrokerIndex(broker, stores.clock)
+            index = BrokerIndex(broker, cluster.clock)
             turns = Turns()
             turning = asyncio.create_task(turns.run())
             for work in (
@@ -94,13 +95,13 @@ def test_a_swap_that_is_not_confirmed_in_time_may_have_happened(
     monkeypatch.setattr(broker_index, "ANSWER_S", 0.05)
 
     async def scenario() -> None:
-        stores = Stores()
-        store = Deaf(stores.clock)
-        stores.metadata = store
-        async with whole_broker(stores) as broker:
+        cluster = MemoryCluster()
+        store = Deaf(cluster.clock)
+        cluster.metadata = store
+        async with whole_broker(cluster) as broker:
             (stream,) = (await made(broker, "t")).streams()
             store.is_deaf = True
-            index = BrokerIndex(broker, stores.clock)
+            index = BrokerIndex(broker, cluster.clock)
             with pytest.raises(OutcomeUnknown):
                 await index.swap(Swap(stream, 0, 2, FILE, 9, 9, (bytes(8),)))
             store.is_deaf = False
@@ -114,12 +115,12 @@ def test_an_index_that_cannot_be_proved_current_is_unavailable(
     monkeypatch.setattr(broker_index, "ANSWER_S", 0.05)
 
     async def scenario() -> None:
-        stores = Stores()
-        store = Deaf(stores.clock)
-        stores.metadata = store
-        async with whole_broker(stores) as broker:
+        cluster = MemoryCluster()
+        store = Deaf(cluster.clock)
+        cluster.metadata = store
+        async with whole_broker(cluster) as broker:
             (stream,) = (await made(broker, "t")).streams()
-            index = BrokerIndex(broker, stores.clock)
+            index = BrokerIndex(broker, cluster.clock)
             store.is_deaf = True
             for work in (
                 index.backlog([stream]),
@@ -142,11 +143,11 @@ def test_the_oldest_timestamps_there_are_fit_into_a_swap() -> None:
 
 
 def test_a_range_is_located_in_any_of_several_domains() -> None:
-    async def scenario(stores: Stores) -> None:
-        async with whole_broker(stores, domains=3) as broker:
+    async def scenario(cluster: MemoryCluster) -> None:
+        async with whole_broker(cluster, domains=3) as broker:
             streams = (await made(broker, "t", 5)).streams()
             await filled(broker, streams, objects=4)
-            index = BrokerIndex(broker, stores.clock)
+            index = BrokerIndex(broker, cluster.clock)
             for number, stream in enumerate(streams[:3]):
                 await swapped(index, stream, start=2, end=6, key=f"compaction/v1/{number}")
             ranges = [StreamRange(one, low, 7) for one in (*streams, 999) for low in (0, 3, 6)]
@@ -179,11 +180,11 @@ def test_a_range_is_located_in_any_of_several_domains() -> None:
 
 
 def test_a_long_range_begins_with_its_first_entries() -> None:
-    async def scenario(stores: Stores) -> None:
-        async with whole_broker(stores) as broker:
+    async def scenario(cluster: MemoryCluster) -> None:
+        async with whole_broker(cluster) as broker:
             (stream,) = (await made(broker, "t")).streams()
             await filled(broker, [stream], objects=5)
-            index = BrokerIndex(broker, stores.clock)
+            index = BrokerIndex(broker, cluster.clock)
             (found,) = await index.located([StreamRange(stream, 3, 10)], entries_max=2)
             assert found is not None
             assert found.entries.edges.tolist() == [2, 4, 6]
@@ -192,10 +193,10 @@ def test_a_long_range_begins_with_its_first_entries() -> None:
 
 
 def test_bounds_move_with_the_log_and_end_with_the_stream() -> None:
-    async def scenario(stores: Stores) -> None:
-        async with whole_broker(stores) as broker:
+    async def scenario(cluster: MemoryCluster) -> None:
+        async with whole_broker(cluster) as broker:
             streams = (await made(broker, "t", 2)).streams()
-            index = BrokerIndex(broker, stores.clock)
+            index = BrokerIndex(broker, cluster.clock)
             assert await index.bounds(streams) == [Bounds(0, 0), Bounds(0, 0)]
             await filled(broker, streams, objects=2)
             await broker.log.trim({streams[0]: 3})

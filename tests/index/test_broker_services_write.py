@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 import pytest
-from tests.broker.whole import Stores, run, whole_broker
+from tests.broker.whole import whole_broker
 from tests.index.index_stage import made
 from tests.log.placing import made as sealed
 from tests.log.placing import put
-from tests.log.world import batch
+from tests.memory_cluster import MemoryCluster, batch, run
 
 from lakelog.broker.call import Broker
 from lakelog.domain.events import encode_event
@@ -19,11 +19,11 @@ from lakelog.records.header import restamp
 
 
 async def commit_bytes(
-    stores: Stores, rows: Sequence[tuple[int, AcceptedBatch]], *, domain: int = 0
+    cluster: MemoryCluster, rows: Sequence[tuple[int, AcceptedBatch]], *, domain: int = 0
 ) -> bytes:
     """An object of these batches in the store; the bytes of its Commit."""
-    one = sealed(rows, now_ms=stores.clock.now_ms(), domain=domain)
-    return encode_event(await put(stores.objects, one, domain=domain))[1]
+    one = sealed(rows, now_ms=cluster.clock.now_ms(), domain=domain)
+    return encode_event(await put(cluster.objects, one, domain=domain))[1]
 
 
 def head(broker: Broker, stream: int) -> int:
@@ -33,9 +33,9 @@ def head(broker: Broker, stream: int) -> int:
 
 
 def test_targets_say_what_a_topic_asks_of_its_writers() -> None:
-    async def scenario(stores: Stores) -> None:
-        async with whole_broker(stores, domains=3) as broker:
-            index = WriteService(broker, stores.clock)
+    async def scenario(cluster: MemoryCluster) -> None:
+        async with whole_broker(cluster, domains=3) as broker:
+            index = WriteService(broker, cluster.clock)
             wide = await made(broker, "wide", 9)
             await made(
                 broker,
@@ -59,9 +59,9 @@ def test_targets_say_what_a_topic_asks_of_its_writers() -> None:
 
 
 def test_a_topic_that_is_not_there_is_made_for_a_writer_as_for_a_producer() -> None:
-    async def scenario(stores: Stores) -> None:
-        async with whole_broker(stores) as broker:
-            index = WriteService(broker, stores.clock)
+    async def scenario(cluster: MemoryCluster) -> None:
+        async with whole_broker(cluster) as broker:
+            index = WriteService(broker, cluster.clock)
             (found,) = await index.targets(["fresh", "not a name"])
             assert found.topic == "fresh"
             assert [topic.name for topic in await broker.topics.all()] == ["fresh"]
@@ -70,14 +70,14 @@ def test_a_topic_that_is_not_there_is_made_for_a_writer_as_for_a_producer() -> N
 
 
 def test_a_commit_is_taken_in_domain_by_domain_and_once() -> None:
-    async def scenario(stores: Stores) -> None:
-        async with whole_broker(stores, domains=2) as broker:
-            index = WriteService(broker, stores.clock)
+    async def scenario(cluster: MemoryCluster) -> None:
+        async with whole_broker(cluster, domains=2) as broker:
+            index = WriteService(broker, cluster.clock)
             topic = await made(broker, "t", 8)
             placed: dict[int, list[bytes]] = {}
             for stream in topic.streams():
                 domain = broker.log.domain_of(stream)
-                data = await commit_bytes(stores, [(stream, batch(b"a", b"b"))], domain=domain)
+                data = await commit_bytes(cluster, [(stream, batch(b"a", b"b"))], domain=domain)
                 placed.setdefault(domain, []).append(data)
             assert set(placed) == {0, 1}
             done = await index.commit("job", 4, placed)
@@ -93,23 +93,23 @@ def test_a_commit_is_taken_in_domain_by_domain_and_once() -> None:
 
 
 async def placed_in_each(
-    broker: Broker, stores: Stores
+    broker: Broker, cluster: MemoryCluster
 ) -> tuple[dict[int, int], dict[int, list[bytes]]]:
     """By domain: a stream of it, and the Commit of an object with one record for that stream."""
     topic = await made(broker, "t", 8)
     of = {broker.log.domain_of(stream): stream for stream in topic.streams()}
     data = {
-        domain: [await commit_bytes(stores, [(of[domain], batch(b"a"))], domain=domain)]
+        domain: [await commit_bytes(cluster, [(of[domain], batch(b"a"))], domain=domain)]
         for domain in of
     }
     return of, data
 
 
 def test_what_one_domain_took_in_stays_when_another_refuses_and_the_repeat_skips_it() -> None:
-    async def scenario(stores: Stores) -> None:
-        async with whole_broker(stores, domains=2) as broker:
-            index = WriteService(broker, stores.clock)
-            of, data = await placed_in_each(broker, stores)
+    async def scenario(cluster: MemoryCluster) -> None:
+        async with whole_broker(cluster, domains=2) as broker:
+            index = WriteService(broker, cluster.clock)
+            of, data = await placed_in_each(broker, cluster)
             await index.commit("job", 1, {0: data[0]})
             done = await index.commit("job", 1, data)
             assert [one.is_new for one in done] == [False, True]
@@ -119,10 +119,10 @@ def test_what_one_domain_took_in_stays_when_another_refuses_and_the_repeat_skips
 
 
 def test_unavailable_is_said_only_where_no_domain_took_anything_in() -> None:
-    async def scenario(stores: Stores) -> None:
-        async with whole_broker(stores, domains=2) as broker:
-            index = WriteService(broker, stores.clock)
-            of, data = await placed_in_each(broker, stores)
+    async def scenario(cluster: MemoryCluster) -> None:
+        async with whole_broker(cluster, domains=2) as broker:
+            index = WriteService(broker, cluster.clock)
+            of, data = await placed_in_each(broker, cluster)
             broker.log.replicas[1]._queue.end("it cannot write")
             with pytest.raises(Unavailable):
                 await index.commit("job", 1, {1: data[1]})
@@ -134,19 +134,19 @@ def test_unavailable_is_said_only_where_no_domain_took_anything_in() -> None:
 
 
 def test_a_commit_must_keep_to_what_the_topic_asks_for() -> None:
-    async def scenario(stores: Stores) -> None:
-        async with whole_broker(stores) as broker:
-            index = WriteService(broker, stores.clock)
+    async def scenario(cluster: MemoryCluster) -> None:
+        async with whole_broker(cluster) as broker:
+            index = WriteService(broker, cluster.clock)
             small = await made(broker, "small", max_message_bytes="200")
             stamped = await made(broker, "stamped", message_timestamp_type="LogAppendTime")
             (one,), (other,) = small.streams(), stamped.streams()
-            large = await commit_bytes(stores, [(one, batch(bytes(300)))])
+            large = await commit_bytes(cluster, [(one, batch(bytes(300)))])
             with pytest.raises(Refused, match=r"max\.message\.bytes is 200"):
                 await index.commit("job", 0, {0: [large]})
-            plain = await commit_bytes(stores, [(other, batch(b"a"))])
+            plain = await commit_bytes(cluster, [(other, batch(b"a"))])
             with pytest.raises(Refused, match=r"message\.timestamp\.type"):
                 await index.commit("job", 0, {0: [plain]})
-            kept = await commit_bytes(stores, [(other, appended(batch(b"a")))])
+            kept = await commit_bytes(cluster, [(other, appended(batch(b"a")))])
             await index.commit("job", 0, {0: [kept]})
             assert head(broker, other) == 1
 
@@ -161,20 +161,20 @@ def appended(accepted: AcceptedBatch) -> AcceptedBatch:
 
 
 def test_nonsense_and_streams_of_other_topics_are_refused() -> None:
-    async def scenario(stores: Stores) -> None:
-        async with whole_broker(stores, domains=2) as broker:
-            index = WriteService(broker, stores.clock)
+    async def scenario(cluster: MemoryCluster) -> None:
+        async with whole_broker(cluster, domains=2) as broker:
+            index = WriteService(broker, cluster.clock)
             topic = await made(broker, "t", 8)
             stream = next(one for one in topic.streams() if broker.log.domain_of(one) == 0)
             for data in (b"", b"x" * 40, bytes(200)):
                 with pytest.raises(Refused, match="not a commit"):
                     await index.commit("job", 0, {0: [data]})
-            good = await commit_bytes(stores, [(stream, batch(b"a"))])
+            good = await commit_bytes(cluster, [(stream, batch(b"a"))])
             with pytest.raises(Refused, match="domain 1 has no stream"):
                 await index.commit("job", 0, {1: [good]})
             with pytest.raises(Refused, match="no domain 2"):
                 await index.commit("job", 0, {2: [good]})
-            gone = await commit_bytes(stores, [(10_000, batch(b"a"))])
+            gone = await commit_bytes(cluster, [(10_000, batch(b"a"))])
             with pytest.raises(Refused, match="no stream 10000"):
                 await index.commit("job", 0, {0: [gone]})
             await broker.topics.delete(topic)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import msgspec
 import pytest
-from tests.broker.whole import Stores, whole_broker
+from tests.broker.whole import whole_broker
 from tests.index.index_stage import ENTROPY, Ask, filled, made, port, swapped
 from tests.index.test_broker_services_write import commit_bytes, head
 from tests.index.test_http_server import COMMIT, SWAP
-from tests.log.world import batch
+from tests.memory_cluster import MemoryCluster, batch
 
 from lakelog.broker.call import Broker
 from lakelog.index import http_server, messages
@@ -40,16 +40,16 @@ PLACE = StorePlace("s3://bucket/prefix", {"region": "r"})
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class BrokerWithPort:
     """A broker with an HTTP port."""
 
     broker: Broker
-    stores: Stores
+    cluster: MemoryCluster
     ask: Ask
 
     @property
     def index(self) -> BrokerIndex:
-        return BrokerIndex(self.broker, self.stores.clock)
+        return BrokerIndex(self.broker, self.cluster.clock)
 
     async def topics(self) -> None:
         """The topics `a` (two partitions) and `b`, filled."""
@@ -58,32 +58,32 @@ class Stage:
             await filled(self.broker, topic.streams(), objects=2)
 
 
-def run(scenario: Callable[[Stage], Awaitable[None]]) -> None:
+def run(scenario: Callable[[BrokerWithPort], Awaitable[None]]) -> None:
     async def bounded() -> None:
-        stores = Stores()
-        async with asyncio.timeout(30), whole_broker(stores) as broker:
-            index = BrokerIndex(broker, stores.clock)
+        cluster = MemoryCluster()
+        async with asyncio.timeout(30), whole_broker(cluster) as broker:
+            index = BrokerIndex(broker, cluster.clock)
             routes = [
-                *pipeline_routes(index, PipelineToken(stores.metadata, ENTROPY).get),
+                *pipeline_routes(index, PipelineToken(cluster.metadata, ENTROPY).get),
                 *read_routes(index, PLACE),
-                *write_routes(WriteService(broker, stores.clock), PLACE),
+                *write_routes(WriteService(broker, cluster.clock), PLACE),
             ]
-            token = await pipeline_token(stores.metadata, ENTROPY)
+            token = await pipeline_token(cluster.metadata, ENTROPY)
             assert len(token) == 32
             async with port(routes) as address:
                 ask = Ask(address, {"Authorization": f"Bearer {token}"})
-                await scenario(Stage(broker, stores, ask))
+                await scenario(BrokerWithPort(broker, cluster, ask))
 
     asyncio.run(bounded())
 
 
 def test_a_swap_of_a_kind_that_is_none_is_refused_and_the_log_goes_on() -> None:
-    async def scenario(stage: Stage) -> None:
-        await made(stage.broker, "t")
+    async def scenario(setup: BrokerWithPort) -> None:
+        await made(setup.broker, "t")
         for change in ({"kind": 9}, {"kind": 0}, {"key": "/etc"}, {"replaces": [b""]}):
-            status, _ = await stage.ask(PIPELINE, "swap", {**SWAP, **change})
+            status, _ = await setup.ask(PIPELINE, "swap", {**SWAP, **change})
             assert status == 403, change
-        status, body = await stage.ask(PIPELINE, "swap", SWAP)
+        status, body = await setup.ask(PIPELINE, "swap", SWAP)
         assert status == 200
         assert msgspec.msgpack.decode(body)["accepted"] is False
 
@@ -91,9 +91,9 @@ def test_a_swap_of_a_kind_that_is_none_is_refused_and_the_log_goes_on() -> None:
 
 
 def test_a_reader_is_told_topics_bounds_times_entries_and_the_store() -> None:
-    async def scenario(stage: Stage) -> None:
-        await stage.topics()
-        ask, index = stage.ask, stage.index
+    async def scenario(setup: BrokerWithPort) -> None:
+        await setup.topics()
+        ask, index = setup.ask, setup.index
         status, body = await ask(READ, "store")
         store = msgspec.msgpack.decode(body, type=messages.StoreAnswer)
         assert (status, store.url, store.options) == (200, PLACE.url, {"region": "r"})
@@ -136,11 +136,11 @@ def test_a_reader_is_told_topics_bounds_times_entries_and_the_store() -> None:
 def test_an_answer_ends_after_so_many_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "READ_ENTRIES_MAX", 3)
 
-    async def scenario(stage: Stage) -> None:
-        await stage.topics()
-        a, b = await stage.index.topics()
+    async def scenario(setup: BrokerWithPort) -> None:
+        await setup.topics()
+        a, b = await setup.index.topics()
         ranges = [(stream, 0, 4) for stream in (*a.streams, *b.streams)]
-        _, body = await stage.ask(READ, "entries", {"ranges": ranges})
+        _, body = await setup.ask(READ, "entries", {"ranges": ranges})
         found = msgspec.msgpack.decode(body, type=messages.RangesAnswer).ranges
         assert [len(one.kinds) for one in found if one is not None] == [2]
 
@@ -148,8 +148,8 @@ def test_an_answer_ends_after_so_many_entries(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_writer_is_told_targets_and_place_and_commits() -> None:
-    async def scenario(stage: Stage) -> None:
-        ask, broker = stage.ask, stage.broker
+    async def scenario(setup: BrokerWithPort) -> None:
+        ask, broker = setup.ask, setup.broker
         topic = await made(broker, "t", 2, max_message_bytes="5000", cleanup_policy="compact")
         status, body = await ask(WRITE, "targets", {"names": ["t", "no name"]})
         (target,) = msgspec.msgpack.decode(body, type=messages.TargetsAnswer).targets
@@ -164,7 +164,7 @@ def test_a_writer_is_told_targets_and_place_and_commits() -> None:
         assert place.cluster_id == broker.cluster.cluster_id
 
         (first, _) = topic.streams()
-        commit = await commit_bytes(stage.stores, [(first, batch(b"a", b"b"))])
+        commit = await commit_bytes(setup.cluster, [(first, batch(b"a", b"b"))])
         question = {"application": "job", "version": 3, "placed": [(0, commit)]}
         for is_new in (True, False):
             status, body = await ask(WRITE, "commit", question)
@@ -177,12 +177,12 @@ def test_a_writer_is_told_targets_and_place_and_commits() -> None:
 
 
 def test_what_is_no_commit_is_refused() -> None:
-    async def scenario(stage: Stage) -> None:
-        status, answer = await stage.ask(WRITE, "commit", COMMIT)
+    async def scenario(setup: BrokerWithPort) -> None:
+        status, answer = await setup.ask(WRITE, "commit", COMMIT)
         assert status == 403
         assert "not a commit" in str(failure_in(answer))
         elsewhere = {**COMMIT, "placed": [(1 << 40, b"x")]}
-        assert (await stage.ask(WRITE, "commit", elsewhere))[0] == 403
+        assert (await setup.ask(WRITE, "commit", elsewhere))[0] == 403
 
     run(scenario)
 

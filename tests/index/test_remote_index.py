@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import msgspec
 import pytest
-from tests.broker.whole import Stores, whole_broker
+from tests.broker.whole import whole_broker
 from tests.index.index_stage import ENTROPY, filled, http_port, made, remote_index, swap_of
 from tests.index.stub_server import (
     NOBODY,
@@ -19,6 +19,7 @@ from tests.index.stub_server import (
     server,
 )
 from tests.lake.packed import entries
+from tests.memory_cluster import MemoryCluster
 
 from lakelog.clock import SystemClock
 from lakelog.index import http_server, messages
@@ -36,12 +37,12 @@ from lakelog.topics.routing import BrokerNode
 
 def test_a_broker_that_is_down_is_followed_by_the_next() -> None:
     async def scenario() -> None:
-        stores = Stores()
-        async with whole_broker(stores) as broker, http_port(broker, stores) as address:
+        cluster = MemoryCluster()
+        async with whole_broker(cluster) as broker, http_port(broker, cluster) as address:
             await made(broker, "t")
-            token = await pipeline_token(stores.metadata, ENTROPY)
+            token = await pipeline_token(cluster.metadata, ENTROPY)
             find = brokers_at(f"http://{NOBODY}", f"http://{address}/")
-            index = RemoteIndex(find, token, stores.clock)
+            index = RemoteIndex(find, token, cluster.clock)
             assert [topic.name for topic in await index.topics()] == ["t"]
             assert index._client._brokers == [address, NOBODY]
             outcome = await index.swap(SWAP)
@@ -53,13 +54,13 @@ def test_a_broker_that_is_down_is_followed_by_the_next() -> None:
 
 def test_a_broker_that_came_back_elsewhere_is_found_by_the_metadata_store() -> None:
     async def scenario() -> None:
-        stores = Stores()
-        index = await RemoteIndex.open(stores.metadata, stores.clock, ENTROPY, QUICK)
+        cluster = MemoryCluster()
+        index = await RemoteIndex.open(cluster.metadata, cluster.clock, ENTROPY, QUICK)
         with pytest.raises(Unavailable, match="no broker has an HTTP port"):
             await index.cluster_id()
         views: list[StreamView | None] = []
         for _ in range(2):
-            async with whole_broker(stores) as broker, http_port(broker, stores) as address:
+            async with whole_broker(cluster) as broker, http_port(broker, cluster) as address:
                 own = BrokerNode(BrokerId(1), "127.0.0.1", 9093, http=address)
                 await broker.cluster.register(own)
                 if not views:
@@ -169,12 +170,12 @@ def test_an_answer_about_something_else_is_not_taken() -> None:
 
 def test_answers_in_many_pages_are_the_same_as_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        stores = Stores()
-        async with whole_broker(stores) as broker, http_port(broker, stores) as address:
+        cluster = MemoryCluster()
+        async with whole_broker(cluster) as broker, http_port(broker, cluster) as address:
             streams = (await made(broker, "t", 40)).streams()
             await filled(broker, streams, objects=3)
             ranges = [StreamRange(stream, 0, 6) for stream in streams]
-            async with remote_index(address, stores) as index:
+            async with remote_index(address, cluster) as index:
                 views = await index.views(ranges)
                 whole = await index.columns(streams)
                 monkeypatch.setattr(http_server, "PIPELINE_ENTRIES_MAX", 7)
@@ -195,16 +196,19 @@ def test_answers_in_many_pages_are_the_same_as_in_one(monkeypatch: pytest.Monkey
 
 def test_a_swap_is_accepted_through_a_broker_that_did_not_write_the_records() -> None:
     async def scenario() -> None:
-        stores = Stores()
-        async with whole_broker(stores, 1) as writer, whole_broker(stores, 2) as other:
+        cluster = MemoryCluster()
+        async with whole_broker(cluster, 1) as writer, whole_broker(cluster, 2) as other:
             (stream,) = (await made(writer, "t")).streams()
             await filled(writer, [stream], objects=2)
-            async with http_port(other, stores) as address, remote_index(address, stores) as index:
+            async with (
+                http_port(other, cluster) as address,
+                remote_index(address, cluster) as index,
+            ):
                 (view,) = await index.views([StreamRange(stream, 0, 4)])
                 assert view is not None
                 swap = swap_of(view, start=0, end=4, key="compaction/v1/a")
                 assert (await index.swap(swap)).accepted
-            arrived_s = stores.clock.monotonic_s()
+            arrived_s = cluster.clock.monotonic_s()
             await writer.log.prove([stream], arrived_s=arrived_s, deadline_s=arrived_s + 5)
             assert [piece.name for piece in writer.log.pieces(stream)] == [swap.file]
 
@@ -213,10 +217,10 @@ def test_a_swap_is_accepted_through_a_broker_that_did_not_write_the_records() ->
 
 def test_a_wrong_token_is_refused() -> None:
     async def scenario() -> None:
-        stores = Stores()
+        cluster = MemoryCluster()
         async with (
-            whole_broker(stores) as broker,
-            http_port(broker, stores) as address,
+            whole_broker(cluster) as broker,
+            http_port(broker, cluster) as address,
             index_at(address) as index,
         ):
             with pytest.raises(Refused, match="not the token"):

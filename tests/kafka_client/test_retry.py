@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from lakelog.clock import SeededEntropy
 from lakelog.retry import Backoff, RetryDeadline
+from lakelog.testing.conformance_meta import ManualClock
 
 
 class Middle:
@@ -17,17 +18,11 @@ class Middle:
         return bound // 2
 
 
-class ManualClock:
-    """A clock that a test moves."""
-
-    def __init__(self) -> None:
-        self.now_s = 100.0
-
-    def now_ms(self) -> int:
-        return int(self.now_s * 1000)
-
-    def monotonic_s(self) -> float:
-        return self.now_s
+def started_clock() -> ManualClock:
+    """A deadline is counted from now, which is not 0."""
+    clock = ManualClock()
+    clock.advance(100.0)
+    return clock
 
 
 def test_the_wait_doubles_up_to_its_maximum() -> None:
@@ -62,24 +57,24 @@ def test_clients_do_not_return_at_one_moment() -> None:
 
 
 def test_a_deadline_counts_down_and_ends_at_nothing() -> None:
-    clock = ManualClock()
+    clock = started_clock()
     deadline = RetryDeadline(clock, 2.0)
     assert deadline.left_s() == 2.0
-    clock.now_s += 1.5
+    clock.advance(1.5)
     assert deadline.left_s() == 0.5
     assert not deadline.is_over()
-    clock.now_s += 5
+    clock.advance(5)
     assert deadline.left_s() == 0.0
     assert deadline.is_over()
 
 
 def test_failures_are_counted() -> None:
-    deadline = RetryDeadline(ManualClock(), 1.0)
+    deadline = RetryDeadline(started_clock(), 1.0)
     assert [deadline.failed() for _ in range(3)] == [1, 2, 3]
 
 
 def test_there_is_another_attempt_while_time_and_failures_are_left() -> None:
-    deadline = RetryDeadline(ManualClock(), 1.0, failures_max=2)
+    deadline = RetryDeadline(started_clock(), 1.0, failures_max=2)
     assert deadline.allows(0.9)
     assert not deadline.allows(1.0)
     deadline.failed()

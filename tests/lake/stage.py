@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 from tests.log.tables import accepted, read_all
-from tests.log.world import TOPIC, Node, World
+from tests.memory_cluster import TOPIC, MemoryCluster, MemoryNode
 from tests.records.table_cases import Row, hostile_batches
 
 from lakelog.clock import Clock
@@ -24,7 +24,7 @@ TOPIC_NAME = "t"
 class LogIndex(BrokerIndex):
     """The real index over a log that has no broker around it."""
 
-    def __init__(self, node: Node, clock: Clock) -> None:
+    def __init__(self, node: MemoryNode, clock: Clock) -> None:
         self._log = node.log
         self._clock = clock
 
@@ -33,14 +33,14 @@ class LogIndex(BrokerIndex):
 class StageIndex:
     """`ReadIndex` in process, as it comes over HTTP; counts how often ranges were asked for."""
 
-    world: World
-    node: Node
+    cluster: MemoryCluster
+    node: MemoryNode
     topic_list: list[TopicStreams] = field(default_factory=list)
     asked: list[PinnedRange] = field(default_factory=list)
 
     @property
     def log(self) -> LogIndex:
-        return LogIndex(self.node, self.world.clock)
+        return LogIndex(self.node, self.cluster.clock)
 
     async def topics(self, names: Sequence[str] | None) -> Sequence[TopicStreams]:
         return [one for one in self.topic_list if names is None or one.name in names]
@@ -69,16 +69,16 @@ class StageIndex:
         return PlannedRange(wanted, found.entries)
 
 
-async def staged(world: World, *streams: int) -> StageIndex:
-    node = await world.node()
+async def staged(cluster: MemoryCluster, *streams: int) -> StageIndex:
+    node = await cluster.node()
     await node.log.create_streams(TOPIC, first_partition=0, streams=list(streams))
-    return StageIndex(world, node, [TopicStreams(TOPIC_NAME, bytes(TOPIC), streams)])
+    return StageIndex(cluster, node, [TopicStreams(TOPIC_NAME, bytes(TOPIC), streams)])
 
 
-async def hostile(world: World, node: Node, stream: int) -> None:
+async def hostile(cluster: MemoryCluster, node: MemoryNode, stream: int) -> None:
     """Every bound of rule 11, for every codec."""
     for _, data in hostile_batches():
-        await node.log.append([stream], [accepted(data)], deadline_s=world.soon())
+        await node.log.append([stream], [accepted(data)], deadline_s=cluster.soon())
 
 
 async def table_rows(
@@ -86,7 +86,7 @@ async def table_rows(
 ) -> pa.Table:
     """The rows of a range, as a reader gets them."""
     options = RowOptions(tuple(columns), **changes)
-    rows = read_range(index.world.objects, hinted, index.locate, options)
+    rows = read_range(index.cluster.objects, hinted, index.locate, options)
     batches = [batch async for batch in rows]
     assert all(batch.num_rows for batch in batches)
     for batch in batches:
@@ -124,5 +124,5 @@ def listed(table: pa.Table) -> list[dict[str, object]]:
 
 async def consumed(index: StageIndex, stream: int, *, start: int = 0) -> list[dict[str, object]]:
     """What a consumer reads of a stream, as a reader must give it."""
-    rows = await read_all(index.world, index.node, stream, offset=start)
+    rows = await read_all(index.cluster, index.node, stream, offset=start)
     return list(values_of(rows, stream - 1))

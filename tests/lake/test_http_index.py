@@ -7,10 +7,11 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from tests.broker.whole import Stores, whole_broker
+from tests.broker.whole import whole_broker
 from tests.index.index_stage import filled, made, port, swapped
 from tests.index.stub_server import NOBODY, answering, hang_up, run, server
 from tests.lake.packed import entries
+from tests.memory_cluster import MemoryCluster
 
 from lakelog.index import http_server
 from lakelog.index.broker_index import BrokerIndex
@@ -46,12 +47,12 @@ def test_ranges_are_whole_however_many_entries_an_answer_has(
     monkeypatch.setattr(http_server, "READ_ENTRIES_MAX", entries_max)
 
     async def scenario() -> None:
-        stores = Stores()
-        async with whole_broker(stores) as broker:
+        cluster = MemoryCluster()
+        async with whole_broker(cluster) as broker:
             topic = await made(broker, "t", 3)
             streams = topic.streams()
             await filled(broker, streams, objects=5)
-            plain = BrokerIndex(broker, stores.clock)
+            plain = BrokerIndex(broker, cluster.clock)
             await swapped(plain, streams[1], start=2, end=6, key="compaction/v1/x")
             async with (
                 port(read_routes(plain, StorePlace("s3://b", {}))) as address,

@@ -8,7 +8,7 @@ import pytest
 from tests.lake.stage import ALL, StageIndex, consumed, listed, staged
 from tests.log.segments import fill
 from tests.log.tables import tabled
-from tests.log.world import World, batch, run
+from tests.memory_cluster import MemoryCluster, batch, run
 
 from lakelog.lake.read import shared_reads
 from lakelog.lake.read.range_reader import RowOptions
@@ -23,8 +23,8 @@ STREAMS = tuple(range(1, 9))
 class Counting:
     """A store that counts its reads, by key."""
 
-    def __init__(self, world: World) -> None:
-        self._objects = world.objects
+    def __init__(self, cluster: MemoryCluster) -> None:
+        self._objects = cluster.objects
         self.reads: list[str] = []
 
     async def get_ranges(self, key: str, ranges: Sequence[ByteRange]) -> list[memoryview]:
@@ -32,12 +32,12 @@ class Counting:
         return await self._objects.get_ranges(key, ranges)
 
 
-async def wide(world: World) -> tuple[StageIndex, Split]:
+async def wide(cluster: MemoryCluster) -> tuple[StageIndex, Split]:
     """Eight partitions that share ten objects, in one split."""
-    index = await staged(world, *STREAMS)
+    index = await staged(cluster, *STREAMS)
     for number in range(10):
         sent = [batch(b"%d-%d" % (number, stream) + bytes(99)) for stream in STREAMS]
-        await index.node.log.append(list(STREAMS), sent, deadline_s=world.soon())
+        await index.node.log.append(list(STREAMS), sent, deadline_s=cluster.soon())
     (split,) = pack([await index.hinted(one, 0, 10) for one in STREAMS], PackOptions())
     return index, split
 
@@ -49,9 +49,9 @@ async def read_with(index: StageIndex, split: Split, store: Counting) -> list[di
 
 
 def test_an_object_of_many_ranges_is_read_once() -> None:
-    async def scenario(world: World) -> None:
-        index, split = await wide(world)
-        store = Counting(world)
+    async def scenario(cluster: MemoryCluster) -> None:
+        index, split = await wide(cluster)
+        store = Counting(cluster)
         expected = [row for stream in STREAMS for row in await consumed(index, stream)]
         assert await read_with(index, split, store) == expected
         assert len(store.reads) == len(set(store.reads)) == 10
@@ -64,9 +64,9 @@ def test_what_would_need_too_much_memory_is_read_as_it_comes(
 ) -> None:
     monkeypatch.setattr(shared_reads, "SHARED_BYTES_MAX", 100)
 
-    async def scenario(world: World) -> None:
-        index, split = await wide(world)
-        store = Counting(world)
+    async def scenario(cluster: MemoryCluster) -> None:
+        index, split = await wide(cluster)
+        store = Counting(cluster)
         expected = [row for stream in STREAMS for row in await consumed(index, stream)]
         assert await read_with(index, split, store) == expected
         assert len(store.reads) == 80
@@ -75,11 +75,11 @@ def test_what_would_need_too_much_memory_is_read_as_it_comes(
 
 
 def test_objects_of_one_range_and_files_are_not_kept() -> None:
-    async def scenario(world: World) -> None:
-        index = await staged(world, 1, 2)
+    async def scenario(cluster: MemoryCluster) -> None:
+        index = await staged(cluster, 1, 2)
         for stream in (1, 2):
-            await fill(world, index.node, stream, 3)
-        await tabled(world, index.node, 2)
+            await fill(cluster, index.node, stream, 3)
+        await tabled(cluster, index.node, 2)
         (split,) = pack([await index.hinted(one, 0, 15) for one in (1, 2)], PackOptions())
         assert shared_reads.shared_entries(split) == []
 
@@ -87,9 +87,9 @@ def test_objects_of_one_range_and_files_are_not_kept() -> None:
 
 
 def test_bytes_are_let_go_once_everybody_had_theirs() -> None:
-    async def scenario(world: World) -> None:
-        _, split = await wide(world)
-        reads = SharedReads(Counting(world), split)
+    async def scenario(cluster: MemoryCluster) -> None:
+        _, split = await wide(cluster)
+        reads = SharedReads(Counting(cluster), split)
         for hinted in split.ranges:
             for entry in hinted.entries:
                 span = ByteRange(entry.byte_start, entry.byte_start + entry.byte_length)
@@ -101,9 +101,9 @@ def test_bytes_are_let_go_once_everybody_had_theirs() -> None:
 
 
 def test_ranges_that_nobody_planned_and_many_askers_at_once_are_served() -> None:
-    async def scenario(world: World) -> None:
-        _, split = await wide(world)
-        store = Counting(world)
+    async def scenario(cluster: MemoryCluster) -> None:
+        _, split = await wide(cluster)
+        store = Counting(cluster)
         reads = SharedReads(store, split)
         entry = split.ranges[3].entries.entry(0)
         span = ByteRange(entry.byte_start, entry.byte_start + entry.byte_length)

@@ -14,7 +14,7 @@ from tests.index.stub_server import answering, server
 from tests.lake.stage import ALL, StageIndex, consumed, listed, staged
 from tests.log.segments import fill, segmented
 from tests.log.tables import tabled
-from tests.log.world import World, batch, run
+from tests.memory_cluster import MemoryCluster, batch, run
 
 from lakelog.config.named_options import ClusterOptions
 from lakelog.index.entries import LocatedRange
@@ -50,21 +50,21 @@ async def rows_of(
     return listed(pa.Table.from_batches(batches)) if batches else []
 
 
-async def three(world: World) -> StageIndex:
+async def three(cluster: MemoryCluster) -> StageIndex:
     """Three partitions: one in WAL objects, one in segments and one in data files."""
-    index = await staged(world, 1, 2, 3)
+    index = await staged(cluster, 1, 2, 3)
     for stream in (1, 2, 3):
-        await fill(world, index.node, stream, 6)
-    await segmented(world, index.node, 2, end=20)
-    await tabled(world, index.node, 3, end=25, row_group_bytes=400)
+        await fill(cluster, index.node, stream, 6)
+    await segmented(cluster, index.node, 2, end=20)
+    await tabled(cluster, index.node, 3, end=25, row_group_bytes=400)
     return index
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 13, 90])
 def test_a_plan_of_any_number_of_splits_reads_everything_once(count: int) -> None:
-    async def scenario(world: World) -> None:
-        index = await three(world)
-        source = TopicSource(index, world.objects)
+    async def scenario(cluster: MemoryCluster) -> None:
+        index = await three(cluster)
+        source = TopicSource(index, cluster.objects)
         plan = await source.plan(request(minPartitions=str(count)))
         assert len(plan.splits) <= count
         assert len(plan.splits) >= min(count, 5)
@@ -76,9 +76,9 @@ def test_a_plan_of_any_number_of_splits_reads_everything_once(count: int) -> Non
 
 
 def test_filters_leave_out_what_cannot_hold_a_row_and_nothing_else() -> None:
-    async def scenario(world: World) -> None:
-        index = await three(world)
-        source = TopicSource(index, world.objects)
+    async def scenario(cluster: MemoryCluster) -> None:
+        index = await three(cluster)
+        source = TopicSource(index, cluster.objects)
         since_us = 1_030_000
         filters = Filters(partitions=frozenset({0, 2}), offset_start=3, timestamp_start_us=since_us)
         plan = await source.plan(request(), filters=filters)
@@ -106,14 +106,14 @@ class Trimming(StageIndex):
 
 
 def test_what_is_trimmed_while_a_read_is_planned_is_an_error_or_left_out() -> None:
-    async def scenario(world: World) -> None:
-        first = await staged(world, 1)
-        await fill(world, first.node, 1, 4)
+    async def scenario(cluster: MemoryCluster) -> None:
+        first = await staged(cluster, 1)
+        await fill(cluster, first.node, 1, 4)
         expected = await consumed(first, 1)
-        source = TopicSource(Trimming(world, first.node, first.topic_list), world.objects)
+        source = TopicSource(Trimming(cluster, first.node, first.topic_list), cluster.objects)
         with pytest.raises(DataLoss, match="begins at 12 now"):
             await source.plan(request())
-        await fill(world, first.node, 1, 1)
+        await fill(cluster, first.node, 1, 1)
         lenient = request(failOnDataLoss="false", startingOffsets='{"t":{"0":3}}')
         plan = await source.plan(lenient)
         found = await rows_of(source, plan, RowOptions(ALL))
@@ -135,10 +135,10 @@ class Hiding(StageIndex):
 
 
 def test_an_index_that_does_not_cover_a_range_is_an_error() -> None:
-    async def scenario(world: World) -> None:
-        first = await staged(world, 1)
-        await fill(world, first.node, 1, 4)
-        source = TopicSource(Hiding(world, first.node, first.topic_list), world.objects)
+    async def scenario(cluster: MemoryCluster) -> None:
+        first = await staged(cluster, 1)
+        await fill(cluster, first.node, 1, 4)
+        source = TopicSource(Hiding(cluster, first.node, first.topic_list), cluster.objects)
         with pytest.raises(Exception, match=r"no entries for all of t-0 \[0, 20\)"):
             await source.plan(request())
 
@@ -146,8 +146,8 @@ def test_an_index_that_does_not_cover_a_range_is_an_error() -> None:
 
 
 def test_a_topic_without_records_is_an_empty_plan() -> None:
-    async def scenario(world: World) -> None:
-        source = TopicSource(await staged(world, 1), world.objects)
+    async def scenario(cluster: MemoryCluster) -> None:
+        source = TopicSource(await staged(cluster, 1), cluster.objects)
         plan = await source.plan(request())
         assert plan.splits == ()
         assert set(plan.vector.values()) == {(0, 0)}
@@ -156,12 +156,12 @@ def test_a_topic_without_records_is_an_empty_plan() -> None:
 
 
 def test_values_that_are_larger_than_a_batch_of_rows_should_be_are_read() -> None:
-    async def scenario(world: World) -> None:
-        index = await staged(world, 1)
+    async def scenario(cluster: MemoryCluster) -> None:
+        index = await staged(cluster, 1)
         large = bytes(16 << 20)
         sent = batch(large, b"x", large, options=BatchOptions(codec=Codec.LZ4))
-        await index.node.log.append([1], [sent], deadline_s=world.soon(30))
-        source = TopicSource(index, world.objects)
+        await index.node.log.append([1], [sent], deadline_s=cluster.soon(30))
+        source = TopicSource(index, cluster.objects)
         plan = await source.plan(request())
         found = await rows_of(source, plan, RowOptions(("value",)))
         assert [row["value"] for row in found] == [large, b"x", large]

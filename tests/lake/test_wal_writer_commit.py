@@ -8,14 +8,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.broker.whole import Stores, whole_broker
+from tests.broker.whole import whole_broker
 from tests.index.index_stage import made, port
 from tests.index.stub_server import NOBODY, answering, server
 from tests.index.test_broker_services_write import commit_bytes, head
 from tests.lake.running import running_broker
 from tests.log.placing import made as sealed
 from tests.log.placing import put
-from tests.log.world import batch
+from tests.memory_cluster import MemoryCluster, batch
 
 from lakelog.broker.call import Broker
 from lakelog.clock import SystemClock, SystemEntropy
@@ -85,14 +85,14 @@ class Unsteady(WriteService):
 @asynccontextmanager
 async def unsteady(
     *failures: tuple[str, type[Failure]], domains: int = 1
-) -> AsyncIterator[tuple[WriteClient, Broker, Stores]]:
-    stores = Stores()
-    async with whole_broker(stores, domains=domains) as broker:
-        index = Unsteady(broker, stores.clock)
+) -> AsyncIterator[tuple[WriteClient, Broker, MemoryCluster]]:
+    cluster = MemoryCluster()
+    async with whole_broker(cluster, domains=domains) as broker:
+        index = Unsteady(broker, cluster.clock)
         index.failures = list(failures)
         routes = write_routes(index, StorePlace("s3://bucket/prefix", {"region": "r"}))
         async with port(routes) as address, client_at(NOBODY, address) as client:
-            yield client, broker, stores
+            yield client, broker, cluster
 
 
 def test_a_commit_is_repeated_until_it_is_known_to_be_there_and_lands_once() -> None:
@@ -103,18 +103,18 @@ def test_a_commit_is_repeated_until_it_is_known_to_be_there_and_lands_once() -> 
             ("after", Unavailable),
             ("before", OutcomeUnknown),
         )
-        async with unsteady(*faults) as (client, broker, stores):
+        async with unsteady(*faults) as (client, broker, cluster):
             topic = await made(broker, "t")
             (stream,) = topic.streams()
-            one = PlacedObject(0, await commit_bytes(stores, [(stream, batch(b"a", b"b"))]))
-            two = PlacedObject(0, await commit_bytes(stores, [(stream, batch(b"c"))]))
+            one = PlacedObject(0, await commit_bytes(cluster, [(stream, batch(b"a", b"b"))]))
+            two = PlacedObject(0, await commit_bytes(cluster, [(stream, batch(b"c"))]))
             written = await client.commit(Transaction("job", 0), [one, two])
             assert written == TransactionResult(
                 (DomainResult(0, is_new=False),)
             )  # an earlier try did it
             assert head(broker, stream) == 3
             # A driver that came back writes the batch again, with other objects.
-            again = PlacedObject(0, await commit_bytes(stores, [(stream, batch(b"a", b"b"))]))
+            again = PlacedObject(0, await commit_bytes(cluster, [(stream, batch(b"a", b"b"))]))
             assert not (await client.commit(Transaction("job", 0), [again])).is_new
             written = await client.commit(Transaction("job", 1), [again])
             assert written.domains == (DomainResult(0, True, ((stream, 3, 5),)),)
@@ -132,10 +132,10 @@ def test_when_the_time_is_over_what_is_said_is_what_is_known(
             ([("before", Unavailable)] * 50, Unavailable),
             ([("after", OutcomeUnknown), *[("before", Unavailable)] * 50], OutcomeUnknown),
         ):
-            async with unsteady(*faults) as (client, broker, stores):
+            async with unsteady(*faults) as (client, broker, cluster):
                 topic = await made(broker, "t")
                 (stream,) = topic.streams()
-                placed = [PlacedObject(0, await commit_bytes(stores, [(stream, batch(b"a"))]))]
+                placed = [PlacedObject(0, await commit_bytes(cluster, [(stream, batch(b"a"))]))]
                 with pytest.raises(expected):
                     await client.commit(Transaction("job", 0), placed, timeout_s=0.2)
         async with client_at(NOBODY) as client:
@@ -192,12 +192,12 @@ def test_many_domains_are_asked_for_in_several_questions_in_order(
     monkeypatch.setattr(commits_module, "WRITE", QuestionPath(WRITE.path, 700))
 
     async def scenario() -> None:
-        async with unsteady(domains=4) as (client, broker, stores):
+        async with unsteady(domains=4) as (client, broker, cluster):
             topic = await made(broker, "t", 12)
             placed = []
             for stream in topic.streams():
                 domain = broker.log.domain_of(stream)
-                data = await commit_bytes(stores, [(stream, batch(b"a"))], domain=domain)
+                data = await commit_bytes(cluster, [(stream, batch(b"a"))], domain=domain)
                 placed.append(PlacedObject(domain, data))
             written = await client.commit(Transaction("job", 0), placed)
             assert [one.domain for one in written.domains] == [0, 1, 2, 3]

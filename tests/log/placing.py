@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from tests.log.world import World, batch
+from tests.memory_cluster import MemoryCluster, batch
 
 from lakelog.clock import SeededEntropy
 from lakelog.domain.events import Commit
@@ -43,10 +43,10 @@ async def put(objects: ObjectStore, sealed: Sealed, *, domain: int = 0) -> Commi
     return commit
 
 
-async def placed(world: World, *streams: int, values: int = 2, age_ms: int = 0) -> Commit:
+async def placed(cluster: MemoryCluster, *streams: int, values: int = 2, age_ms: int = 0) -> Commit:
     """An object in the store with one batch of so many records for each stream."""
     rows = [(stream, batch(*[b"v"] * values)) for stream in streams]
-    return await put(world.objects, made(rows, now_ms=world.clock.now_ms() - age_ms))
+    return await put(cluster.objects, made(rows, now_ms=cluster.clock.now_ms() - age_ms))
 
 
 def request(

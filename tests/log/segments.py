@@ -2,7 +2,7 @@
 
 import msgspec
 from tests.log.tables import accepted, swapped_in, wal_task
-from tests.log.world import QUICK, TOPIC, Node, World, batch
+from tests.memory_cluster import QUICK, TOPIC, MemoryCluster, MemoryNode, batch
 from tests.records.table_cases import hostile_batches
 
 from lakelog.log.options import LogOptions
@@ -20,18 +20,20 @@ SMALL_PARTS = LogOptions(
 INTERVAL = 300
 
 
-async def created(world: World, *streams: int, options: LogOptions = QUICK) -> Node:
-    node = await world.node(options=options)
+async def created(cluster: MemoryCluster, *streams: int, options: LogOptions = QUICK) -> MemoryNode:
+    node = await cluster.node(options=options)
     await node.log.create_streams(TOPIC, first_partition=0, streams=list(streams))
     return node
 
 
-async def fill(world: World, node: Node, stream: int, count: int, *, each: int = 5) -> None:
+async def fill(
+    cluster: MemoryCluster, node: MemoryNode, stream: int, count: int, *, each: int = 5
+) -> None:
     """Append batches of a few records, each batch in an object of its own."""
     for number in range(count):
         values = [b"%d-%d" % (number, at) + bytes(50) for at in range(each)]
         sent = batch(*values, timestamp_ms=1000 + number * 10)
-        await node.log.append([stream], [sent], deadline_s=world.soon())
+        await node.log.append([stream], [sent], deadline_s=cluster.soon())
 
 
 def unreadable(codec: Codec = Codec.NONE, *, count: int = 3, stamp_ms: int = 5) -> AcceptedBatch:
@@ -44,25 +46,25 @@ def unreadable(codec: Codec = Codec.NONE, *, count: int = 3, stamp_ms: int = 5) 
     return msgspec.structs.replace(good, data=memoryview(bytes(broken)))
 
 
-async def fill_hostile(world: World, node: Node, stream: int) -> None:
+async def fill_hostile(cluster: MemoryCluster, node: MemoryNode, stream: int) -> None:
     """Every codec, every bound of rule 11, and for every codec a batch that cannot be read."""
     for _, data in hostile_batches():
-        await node.log.append([stream], [accepted(data)], deadline_s=world.soon())
+        await node.log.append([stream], [accepted(data)], deadline_s=cluster.soon())
     for codec in Codec:
         sent = [accepted(hostile_batches()[0][1]), unreadable(codec), batch(b"x")]
-        await node.log.append([stream] * 3, sent, deadline_s=world.soon())
+        await node.log.append([stream] * 3, sent, deadline_s=cluster.soon())
 
 
 def segment_task(
-    node: Node, stream: int, *, start: int = 0, end: int | None = None, **changes: int
+    node: MemoryNode, stream: int, *, start: int = 0, end: int | None = None, **changes: int
 ) -> FileTask:
     """A segment's task over the stream's WAL entries that lie in [start, end)."""
     return wal_task(node, stream, FileKind.SEGMENT, start=start, end=end, **changes)
 
 
 async def segmented(
-    world: World,
-    node: Node,
+    cluster: MemoryCluster,
+    node: MemoryNode,
     stream: int,
     *,
     start: int = 0,
@@ -71,17 +73,22 @@ async def segmented(
 ) -> FileResult:
     """Make a segment of WAL entries of the stream and swap it in."""
     task = segment_task(node, stream, start=start, end=end, **changes)
-    return await swapped_in(world, node, task)
+    return await swapped_in(cluster, node, task)
 
 
 async def read_bytes(
-    world: World, node: Node, stream: int, *, offset: int = 0, bytes_max: int = 1 << 20
+    cluster: MemoryCluster,
+    node: MemoryNode,
+    stream: int,
+    *,
+    offset: int = 0,
+    bytes_max: int = 1 << 20,
 ) -> list[bytes]:
     """The batches as a consumer gets them, from the offset to the end; every answer advances."""
     found: list[bytes] = []
     while True:
         wanted = [StreamRead(stream, offset, bytes_max)]
-        (got,) = await node.log.read(wanted, bytes_max=bytes_max, deadline_s=world.soon())
+        (got,) = await node.log.read(wanted, bytes_max=bytes_max, deadline_s=cluster.soon())
         assert got.status is ReadStatus.OK, got
         data = memoryview(b"".join(bytes(part) for part in got.parts))
         batches = split_batches(data)

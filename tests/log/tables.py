@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tests.log.world import TOPIC, Node, World
+from tests.memory_cluster import TOPIC, MemoryCluster, MemoryNode
 from tests.records.table_cases import ROOMY, Row, rows_of
 
 from lakelog.domain.events import Swap
@@ -42,12 +42,12 @@ def accepted(batch: memoryview) -> AcceptedBatch:
     )
 
 
-def wal_pieces(node: Node, stream: int) -> list[Piece]:
+def wal_pieces(node: MemoryNode, stream: int) -> list[Piece]:
     return [one for one in node.log.pieces(stream) if isinstance(one.name, WalName)]
 
 
 def wal_task(
-    node: Node,
+    node: MemoryNode,
     stream: int,
     output: FileKind,
     *,
@@ -80,7 +80,7 @@ def wal_task(
     return replace(task, **changes)  # type: ignore[arg-type]  # numbers are what tests change
 
 
-def task_of(node: Node, stream: int, *, end: int | None = None, **changes: int) -> FileTask:
+def task_of(node: MemoryNode, stream: int, *, end: int | None = None, **changes: int) -> FileTask:
     """A data file's task over the stream's WAL entries that end at or before `end`."""
     return wal_task(node, stream, FileKind.PARQUET, end=end, **changes)
 
@@ -98,7 +98,7 @@ def table_facts(answer: FileAnswer) -> TableFileFacts:
     return answer.facts
 
 
-async def swap(node: Node, task: FileTask, result: FileResult) -> Swapped:
+async def swap(node: MemoryNode, task: FileTask, result: FileResult) -> Swapped:
     """Put the file in the place of the entries that it was made of."""
     names = {piece.name for piece in wal_pieces(node, task.stream)}
     event = Swap(
@@ -115,19 +115,19 @@ async def swap(node: Node, task: FileTask, result: FileResult) -> Swapped:
     return outcome
 
 
-async def swapped_in(world: World, node: Node, task: FileTask) -> FileResult:
+async def swapped_in(cluster: MemoryCluster, node: MemoryNode, task: FileTask) -> FileResult:
     """Make the task's file and swap it in."""
-    result = await run_task(world.objects, task)
+    result = await run_task(cluster.objects, task)
     assert isinstance(result, FileResult), result
     assert (await swap(node, task, result)).accepted
     return result
 
 
 async def tabled(
-    world: World, node: Node, stream: int, *, end: int | None = None, **changes: int
+    cluster: MemoryCluster, node: MemoryNode, stream: int, *, end: int | None = None, **changes: int
 ) -> FileResult:
     """Compact a prefix of the stream's WAL entries and swap it in."""
-    return await swapped_in(world, node, task_of(node, stream, end=end, **changes))
+    return await swapped_in(cluster, node, task_of(node, stream, end=end, **changes))
 
 
 def fetched_rows(fetched: Fetched) -> list[Row]:
@@ -138,13 +138,18 @@ def fetched_rows(fetched: Fetched) -> list[Row]:
 
 
 async def read_all(
-    world: World, node: Node, stream: int, *, offset: int = 0, bytes_max: int = 1 << 20
+    cluster: MemoryCluster,
+    node: MemoryNode,
+    stream: int,
+    *,
+    offset: int = 0,
+    bytes_max: int = 1 << 20,
 ) -> list[Row]:
     """Read like a consumer, from the offset to the end; every answer advances."""
     found: list[Row] = []
     while True:
         wanted = [StreamRead(stream, offset, bytes_max)]
-        (got,) = await node.log.read(wanted, bytes_max=bytes_max, deadline_s=world.soon())
+        (got,) = await node.log.read(wanted, bytes_max=bytes_max, deadline_s=cluster.soon())
         data = memoryview(b"".join(bytes(part) for part in got.parts))
         batches = split_batches(data)
         if not batches:

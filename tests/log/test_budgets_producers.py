@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from tests.domain.build import commit_of, create_of, idempotent
-from tests.log.world import QUICK, World, run
+from tests.memory_cluster import QUICK, MemoryCluster, run
 
 from lakelog.domain import state as state_module
 from lakelog.domain.events import Genesis, Hello, Horizon
@@ -37,8 +37,8 @@ class Table:
         self.budget = ProducerBudget([replica], self.clock, options, self.metrics)
 
     @classmethod
-    async def of(cls, world: World, *, rows: int) -> "Table":
-        node = await world.node()
+    async def of(cls, cluster: MemoryCluster, *, rows: int) -> "Table":
+        node = await cluster.node()
         await node.replica.submit(create_of(1))
         made = cls(node.replica)
         await made.write(range(1, rows + 1))
@@ -62,8 +62,8 @@ class Table:
 
 
 def test_a_new_producer_is_refused_when_the_budget_is_spent_and_known_ones_are_served() -> None:
-    async def scenario(world: World) -> None:
-        node = await world.node(options=TEN)
+    async def scenario(cluster: MemoryCluster) -> None:
+        node = await cluster.node(options=TEN)
         await node.replica.submit(create_of(1))
         assert node.log.takes_producer(1, 77)
         await Table(node.replica).write(range(10))
@@ -79,8 +79,8 @@ def test_the_default_has_room_for_100_producers_on_2000_partitions_many_times_ov
 
 
 def test_when_the_table_is_nearly_full_the_oldest_go_before_their_time() -> None:
-    async def scenario(world: World) -> None:
-        table = await Table.of(world, rows=9)
+    async def scenario(cluster: MemoryCluster) -> None:
+        table = await Table.of(cluster, rows=9)
         await table.replica.submit(Horizon(LATEST_MS + 100))
         await table.relieve()
         assert table.producers() == [3, 4, 5, 6, 7, 8, 9]
@@ -93,8 +93,8 @@ def test_one_record_lets_only_so_many_go(monkeypatch: pytest.MonkeyPatch) -> Non
     """R2: a record that lets hundreds of thousands go would hold up every broker's loop."""
     monkeypatch.setattr(budget_module, "EVICT_ROWS_MAX", 1)
 
-    async def scenario(world: World) -> None:
-        table = await Table.of(world, rows=10)
+    async def scenario(cluster: MemoryCluster) -> None:
+        table = await Table.of(cluster, rows=10)
         await table.replica.submit(Horizon(LATEST_MS + 100))
         for left in (9, 8, 8):
             await table.relieve()
@@ -104,8 +104,8 @@ def test_one_record_lets_only_so_many_go(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_with_room_left_nobody_goes_before_the_time() -> None:
-    async def scenario(world: World) -> None:
-        table = await Table.of(world, rows=8)
+    async def scenario(cluster: MemoryCluster) -> None:
+        table = await Table.of(cluster, rows=8)
         await table.replica.submit(Horizon(LATEST_MS + 100))
         position = table.replica.state.position
         await table.relieve()
@@ -117,8 +117,8 @@ def test_with_room_left_nobody_goes_before_the_time() -> None:
 def test_nobody_younger_than_the_horizon_goes_even_when_the_table_is_full() -> None:
     """B9: a late commit of theirs could land twice."""
 
-    async def scenario(world: World) -> None:
-        table = await Table.of(world, rows=10)
+    async def scenario(cluster: MemoryCluster) -> None:
+        table = await Table.of(cluster, rows=10)
         await table.replica.submit(Horizon(LATEST_MS + 2))
         await table.relieve()
         assert table.producers() == [2, 3, 4, 5, 6, 7, 8, 9, 10]
@@ -142,8 +142,8 @@ def test_an_older_level_that_has_less_room_is_raised_when_it_is_needed(
 ) -> None:
     founded_at_level_1(monkeypatch)
 
-    async def scenario(world: World) -> None:
-        table = await Table.of(world, rows=3)
+    async def scenario(cluster: MemoryCluster) -> None:
+        table = await Table.of(cluster, rows=3)
         await table.relieve()
         assert table.replica.state.level == 1
         await table.write([4])
@@ -160,8 +160,8 @@ def test_a_level_is_not_raised_over_a_broker_that_does_not_know_it(
 ) -> None:
     founded_at_level_1(monkeypatch)
 
-    async def scenario(world: World) -> None:
-        table = await Table.of(world, rows=5)
+    async def scenario(cluster: MemoryCluster) -> None:
+        table = await Table.of(cluster, rows=5)
         await table.replica.submit(Hello(2))
 
         with pytest.raises(Unavailable, match="broker-1"):
@@ -175,8 +175,8 @@ def test_a_level_is_not_raised_over_a_broker_that_does_not_know_it(
 def test_a_table_that_stays_nearly_full_is_told_of_once_in_a_while(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def scenario(world: World) -> None:
-        table = await Table.of(world, rows=8)
+    async def scenario(cluster: MemoryCluster) -> None:
+        table = await Table.of(cluster, rows=8)
         for _ in range(3):
             await table.relieve()
         assert caplog.text.count("producers_nearly_full") == 1
@@ -189,8 +189,8 @@ def test_a_table_that_stays_nearly_full_is_told_of_once_in_a_while(
 
 
 def test_rows_bytes_and_limit_can_be_seen() -> None:
-    async def scenario(world: World) -> None:
-        table = await Table.of(world, rows=4)
+    async def scenario(cluster: MemoryCluster) -> None:
+        table = await Table.of(cluster, rows=4)
         assert table.shown("lakelog_producers") == 4
         assert table.shown("lakelog_producer_bytes") == 4 * PRODUCER_BYTES
         assert table.shown("lakelog_producer_bytes_max") == 10 * PRODUCER_BYTES

@@ -4,16 +4,15 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from tests.log.world import DOMAIN, QUICK, TOPIC, batch
+from tests.memory_cluster import QUICK, TOPIC, MemoryCluster, batch
 from tests.objects.test_local_clock import BEGAN_MS, DAY_MS, Machine
 
 from lakelog.clock import SystemClock, SystemEntropy
-from lakelog.domain.replica import Identity, Replica
+from lakelog.domain.replica import Replica
 from lakelog.log.log import Log
 from lakelog.log.retention import Policy, Retention, Sweeper
-from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.objects.local import LocalObjectStore
-from lakelog.telemetry import MetricsRegistry
+from lakelog.objects.port import ObjectStore
 from lakelog.wal.layout import parse_object_key, wal_id_time_ms
 
 
@@ -27,20 +26,11 @@ class RunningMachine(Machine):
 class Place:
     """A log over a directory, with its clean-up in hand."""
 
-    def __init__(self, machine: Machine, replica: Replica, objects: LocalObjectStore) -> None:
+    def __init__(self, machine: Machine, replica: Replica, log: Log, objects: ObjectStore) -> None:
         self.machine = machine
         self.replica = replica
+        self.log = log
         self.objects = objects
-        entropy = SystemEntropy()
-        self.log = Log(
-            [replica],
-            objects,
-            machine,
-            entropy,
-            zone="z",
-            options=QUICK,
-            metrics=MetricsRegistry(),
-        )
         self.sweeper = Sweeper(replica, objects, machine, QUICK)
         self.retention = Retention(replica, objects, machine, self._policies, QUICK)
 
@@ -69,12 +59,12 @@ def run(tmp_path: Path, scenario: Callable[[Place], Awaitable[None]]) -> None:
     async def bounded() -> None:
         async with asyncio.timeout(30):
             machine = RunningMachine()
-            store = MemoryMetadataStore(machine)
             entropy = SystemEntropy()
             objects = await LocalObjectStore.open(tmp_path, machine, entropy, uptime=machine)
-            replica = Replica(Identity("c", 0, "broker-1"), store, objects, machine, DOMAIN)
+            cluster = MemoryCluster(machine, objects=objects)
+            replica = cluster.replica()
             await replica.start(found=True)
-            place = Place(machine, replica, objects)
+            place = Place(machine, replica, cluster.log([replica], entropy), objects)
             await place.log.create_streams(TOPIC, first_partition=0, streams=[7])
             await scenario(place)
             await place.log.close(timeout_s=5)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 from tests.log.test_log import Flaky, read, values, wal_keys
-from tests.log.world import QUICK, TOPIC, World, batch, run
+from tests.memory_cluster import QUICK, TOPIC, MemoryCluster, batch, run
 
 from lakelog.clock import SystemClock
 from lakelog.domain import event_queue as writer_module
@@ -34,9 +34,9 @@ def numbered(count: int) -> list[AcceptedBatch]:
     return [batch(b"%d" % number) for number in range(count)]
 
 
-async def batch_counts(world: World) -> list[int]:
+async def batch_counts(cluster: MemoryCluster) -> list[int]:
     """How many batches each WAL object holds."""
-    stored = [decode(await world.objects.get(key)) for key in sorted(await wal_keys(world))]
+    stored = [decode(await cluster.objects.get(key)) for key in sorted(await wal_keys(cluster))]
     return [sum(map(len, one.batches)) for one in stored]
 
 
@@ -75,14 +75,14 @@ def test_limits_that_no_record_or_object_can_keep_are_refused(name: str, value: 
 
 
 def test_a_request_of_too_many_batches_for_one_object_is_told_once_and_in_order() -> None:
-    async def scenario(world: World) -> None:
-        node = await world.node(options=EIGHT)
+    async def scenario(cluster: MemoryCluster) -> None:
+        node = await cluster.node(options=EIGHT)
         await node.log.create_streams(TOPIC, first_partition=0, streams=[1, 2])
-        first = node.log.append([1, 2, 1], numbered(3), deadline_s=world.soon())
+        first = node.log.append([1, 2, 1], numbered(3), deadline_s=cluster.soon())
         told: list[Settled] = []
         streams = [2, 1] * 10
-        node.log.hand_over(streams, numbered(20), deadline_s=world.soon(), settle=told.append)
-        last = node.log.append([2], numbered(1), deadline_s=world.soon())
+        node.log.hand_over(streams, numbered(20), deadline_s=cluster.soon(), settle=told.append)
+        last = node.log.append([2], numbered(1), deadline_s=cluster.soon())
         assert (await first).offsets == [0, 0, 1]
         assert (await last).offsets == [11]
         (appended,) = told
@@ -90,37 +90,37 @@ def test_a_request_of_too_many_batches_for_one_object_is_told_once_and_in_order(
         assert appended.verdicts == [Verdict.ACCEPTED] * 20
         assert appended.offsets == [place for n in range(10) for place in (1 + n, 2 + n)]
         assert appended.failures == {}
-        stored = [value for _, value in values(await read(world, node, 1, 0))]
+        stored = [value for _, value in values(await read(cluster, node, 1, 0))]
         assert stored == [b"0", b"2", *(b"%d" % number for number in range(1, 20, 2))]
-        assert await batch_counts(world) == [3, 8, 8, 5]
+        assert await batch_counts(cluster) == [3, 8, 8, 5]
 
     run(scenario)
 
 
 def test_what_gathers_while_every_put_is_taken_fits_into_records_and_keeps_its_order() -> None:
-    async def scenario(world: World) -> None:
-        world.objects = flaky = Flaky(world)
-        node = await world.node(options=ONE_PUT)
+    async def scenario(cluster: MemoryCluster) -> None:
+        cluster.objects = flaky = Flaky(cluster)
+        node = await cluster.node(options=ONE_PUT)
         await node.log.create_streams(TOPIC, first_partition=0, streams=[1])
         flaky.failing = 5
         pending = [
-            node.log.append([1] * 5, numbered(5), deadline_s=world.soon()) for _ in range(10)
+            node.log.append([1] * 5, numbered(5), deadline_s=cluster.soon()) for _ in range(10)
         ]
         outcomes = await asyncio.gather(*pending)
         offsets = [offset for outcome in outcomes for offset in outcome.offsets]
         assert offsets == list(range(50))
-        assert max(await batch_counts(world)) <= 8
+        assert max(await batch_counts(cluster)) <= 8
 
     run(scenario)
 
 
 def test_who_waits_for_a_put_hears_when_its_time_is_over() -> None:
-    async def scenario(world: World) -> None:
-        world.objects = flaky = Flaky(world)
-        node = await world.node(options=ONE_PUT)
+    async def scenario(cluster: MemoryCluster) -> None:
+        cluster.objects = flaky = Flaky(cluster)
+        node = await cluster.node(options=ONE_PUT)
         await node.log.create_streams(TOPIC, first_partition=0, streams=[1])
         flaky.failing = 1_000_000
-        deadline_s = world.soon(0.05)
+        deadline_s = cluster.soon(0.05)
         pending = [node.log.append([1] * 7, numbered(7), deadline_s=deadline_s) for _ in range(5)]
         for outcome in pending:
             with pytest.raises(OutcomeUnknown):
@@ -131,10 +131,12 @@ def test_who_waits_for_a_put_hears_when_its_time_is_over() -> None:
 
 
 def test_a_stop_commits_what_waits_for_a_put() -> None:
-    async def scenario(world: World) -> None:
-        node = await world.node(options=ONE_PUT)
+    async def scenario(cluster: MemoryCluster) -> None:
+        node = await cluster.node(options=ONE_PUT)
         await node.log.create_streams(TOPIC, first_partition=0, streams=[1])
-        pending = [node.log.append([1] * 5, numbered(5), deadline_s=world.soon()) for _ in range(8)]
+        pending = [
+            node.log.append([1] * 5, numbered(5), deadline_s=cluster.soon()) for _ in range(8)
+        ]
         await node.log.close(timeout_s=5)
         assert [outcome.result().offsets[0] for outcome in pending] == list(range(0, 40, 5))
 
@@ -144,13 +146,13 @@ def test_a_stop_commits_what_waits_for_a_put() -> None:
 def test_a_commit_that_no_record_takes_is_answered_and_the_log_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def scenario(world: World) -> None:
-        node = await world.node()
+    async def scenario(cluster: MemoryCluster) -> None:
+        node = await cluster.node()
         await node.log.create_streams(TOPIC, first_partition=0, streams=[1])
         monkeypatch.setattr(writer_module, "EVENT_BYTES_MAX", 200)
         with pytest.raises(EventTooLarge):
-            await node.log.append([1] * 20, numbered(20), deadline_s=world.soon())
-        outcome = await node.log.append([1], numbered(1), deadline_s=world.soon())
+            await node.log.append([1] * 20, numbered(20), deadline_s=cluster.soon())
+        outcome = await node.log.append([1], numbered(1), deadline_s=cluster.soon())
         assert (outcome.verdicts, outcome.offsets) == ([Verdict.ACCEPTED], [0])
 
     run(scenario)
@@ -168,21 +170,21 @@ class Picky(MemoryObjectStore):
 def test_of_a_request_in_several_objects_each_batch_hears_of_its_own() -> None:
     """L2: what is stored is acknowledged, and what certainly is not is refused retriably."""
 
-    async def scenario(world: World) -> None:
-        world.objects = Picky(world.clock)
+    async def scenario(cluster: MemoryCluster) -> None:
+        cluster.objects = Picky(cluster.clock)
         options = LogOptions(linger_ms=1, put_retry_ms=1, put_give_up_ms=0, object_batches_max=2)
-        node = await world.node(options=options)
+        node = await cluster.node(options=options)
         await node.log.create_streams(TOPIC, first_partition=0, streams=[1, 2])
         sent = [batch(b"a"), batch(b"b"), batch(b"c"), batch(b"no object"), batch(b"d")]
-        appended = await node.log.append([1, 2, 1, 2, 1], sent, deadline_s=world.soon())
+        appended = await node.log.append([1, 2, 1, 2, 1], sent, deadline_s=cluster.soon())
         assert appended.verdicts[:2] == [Verdict.ACCEPTED] * 2
         assert appended.verdicts[4] == Verdict.ACCEPTED
         assert {at: type(failure) for at, failure in appended.failures.items()} == {
             2: Unavailable,
             3: Unavailable,
         }
-        assert values(await read(world, node, 1, 0)) == [(0, b"a"), (1, b"d")]
-        assert values(await read(world, node, 2, 0)) == [(0, b"b")]
+        assert values(await read(cluster, node, 1, 0)) == [(0, b"a"), (1, b"d")]
+        assert values(await read(cluster, node, 2, 0)) == [(0, b"b")]
 
     run(scenario)
 
@@ -252,14 +254,14 @@ class Aging(MemoryObjectStore):
 def test_an_id_is_renewed_when_it_is_older_than_half_its_life_and_not_before() -> None:
     """Rule 18: until then a put repeats the same bytes under the same name."""
 
-    async def scenario(world: World) -> None:
-        world.clock = clock = StoppedClock()
+    async def scenario(cluster: MemoryCluster) -> None:
+        cluster.clock = clock = StoppedClock()
         half_ms = QUICK.orphan_ttl_ms // 2
-        world.objects = aging = Aging(clock, [half_ms, 1, half_ms, 1])
-        node = await world.node()
+        cluster.objects = aging = Aging(clock, [half_ms, 1, half_ms, 1])
+        node = await cluster.node()
         await node.log.create_streams(TOPIC, first_partition=0, streams=[1])
         began_ms = clock.now_ms()
-        outcome = await node.log.append([1], [batch(b"a")], deadline_s=world.soon())
+        outcome = await node.log.append([1], [batch(b"a")], deadline_s=cluster.soon())
         assert outcome.verdicts == [Verdict.ACCEPTED]
         assert len(aging.asked) == 5
         assert aging.asked[0] == aging.asked[1]
@@ -267,7 +269,7 @@ def test_an_id_is_renewed_when_it_is_older_than_half_its_life_and_not_before() -
         places = [parse_object_key(key) for key, _ in aging.asked]
         times_ms = [wal_id_time_ms(place.wal_id) - began_ms for place in places if place]
         assert times_ms == [0, 0, half_ms + 1, half_ms + 1, 2 * half_ms + 2]
-        assert await wal_keys(world) == {aging.asked[4][0]}
-        assert values(await read(world, node, 1, 0)) == [(0, b"a")]
+        assert await wal_keys(cluster) == {aging.asked[4][0]}
+        assert values(await read(cluster, node, 1, 0)) == [(0, b"a")]
 
     run(scenario)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.log.placing import RULE, made
-from tests.log.world import batch
+from tests.memory_cluster import batch
 from tests.profiles import examples
 
 from lakelog.domain.events import Commit

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.log.placing import RULE, made, placed, put, request
-from tests.log.world import QUICK, TOPIC, Node, World, batch, run
+from tests.memory_cluster import QUICK, TOPIC, MemoryCluster, MemoryNode, batch, run
 
 from lakelog.domain import machine as domain_writes
 from lakelog.domain.envelope import DomainRecord, Stamp, decode_record, encode_record
@@ -31,69 +31,73 @@ from lakelog.testing.conformance_meta import ManualClock
 MINUTE_MS = 60_000
 
 
-async def created(world: World, *streams: int, options: LogOptions = QUICK) -> Node:
-    node = await world.node(options=options)
+async def created(cluster: MemoryCluster, *streams: int, options: LogOptions = QUICK) -> MemoryNode:
+    node = await cluster.node(options=options)
     await node.log.create_streams(TOPIC, first_partition=0, streams=streams)
     return node
 
 
-async def fetched(node: Node, world: World, stream: int, offset: int = 0) -> tuple[int, int]:
+async def fetched(
+    node: MemoryNode, cluster: MemoryCluster, stream: int, offset: int = 0
+) -> tuple[int, int]:
     """Head and how many bytes came."""
     wanted = [StreamRead(stream, offset, 1 << 20)]
-    (found,) = await node.log.read(wanted, bytes_max=1 << 20, deadline_s=world.soon())
+    (found,) = await node.log.read(wanted, bytes_max=1 << 20, deadline_s=cluster.soon())
     assert found.status is ReadStatus.OK
     return found.head, found.size_bytes
 
 
 def test_objects_of_others_become_visible_once() -> None:
-    async def scenario(world: World) -> None:
-        node = await created(world, 1, 2)
-        await node.log.append([1], [batch(b"ours")], deadline_s=world.soon())
-        first, second = await placed(world, 1, 2), await placed(world, 2, values=3)
+    async def scenario(cluster: MemoryCluster) -> None:
+        node = await created(cluster, 1, 2)
+        await node.log.append([1], [batch(b"ours")], deadline_s=cluster.soon())
+        first, second = await placed(cluster, 1, 2), await placed(cluster, 2, values=3)
         asked = request(first, second)
-        (done,) = await node.log.write(asked, deadline_s=world.soon())
+        (done,) = await node.log.write(asked, deadline_s=cluster.soon())
         assert done == WrittenDomain(0, is_new=True, offsets=((1, 1, 3), (2, 0, 5)))
-        assert (await fetched(node, world, 1))[0] == 3
-        head, size_bytes = await fetched(node, world, 2)
+        assert (await fetched(node, cluster, 1))[0] == 3
+        head, size_bytes = await fetched(node, cluster, 2)
         assert (head, size_bytes > 0) == (5, True)
         # X1: the same again, and the same version with other objects, from another broker too.
-        other = await world.node("broker-2")
-        assert await node.log.write(asked, deadline_s=world.soon()) == (WrittenDomain(0, False),)
-        again = request(await placed(world, 1))
-        assert await other.log.write(again, deadline_s=world.soon()) == (WrittenDomain(0, False),)
-        assert (await fetched(other, world, 2))[0] == 5
+        other = await cluster.node("broker-2")
+        assert await node.log.write(asked, deadline_s=cluster.soon()) == (WrittenDomain(0, False),)
+        again = request(await placed(cluster, 1))
+        assert await other.log.write(again, deadline_s=cluster.soon()) == (WrittenDomain(0, False),)
+        assert (await fetched(other, cluster, 2))[0] == 5
 
     run(scenario)
 
 
 def test_who_waits_at_the_end_hears_of_a_write_at_once() -> None:
-    async def scenario(world: World) -> None:
-        node = await created(world, 1)
-        other = await world.node("broker-2")
+    async def scenario(cluster: MemoryCluster) -> None:
+        node = await created(cluster, 1)
+        other = await cluster.node("broker-2")
         with node.log.watch([1]) as here, other.log.watch([1]) as there:
-            commit = await placed(world, 1)
-            await node.log.write(request(commit), deadline_s=world.soon())
+            commit = await placed(cluster, 1)
+            await node.log.write(request(commit), deadline_s=cluster.soon())
             assert await here.wait(5)
             assert await there.wait(5)
-        assert (await fetched(other, world, 1))[0] == 2
+        assert (await fetched(other, cluster, 1))[0] == 2
 
     run(scenario)
 
 
-async def _refused(node: Node, world: World, asked: IdempotentWrite, says: str) -> None:
+async def _refused(
+    node: MemoryNode, cluster: MemoryCluster, asked: IdempotentWrite, says: str
+) -> None:
     with pytest.raises(Refused, match=says):
-        await node.log.write(asked, deadline_s=world.soon())
+        await node.log.write(asked, deadline_s=cluster.soon())
 
 
 def test_x2_what_is_refused_leaves_nothing_behind() -> None:
-    async def scenario(world: World) -> None:
-        node = await created(world, 1)
-        good = await placed(world, 1)
-        missing = made([(1, batch(b"x"))], now_ms=world.clock.now_ms()).commit
-        gone = await placed(world, 99)
-        old = await placed(world, 1, age_ms=20 * MINUTE_MS)
-        await node.replica.submit(Horizon(world.clock.now_ms() - 15 * MINUTE_MS))
-        early = await placed(world, 1, age_ms=-25 * 60 * MINUTE_MS)
+    async def scenario(cluster: MemoryCluster) -> None:
+        node = await created(cluster, 1)
+        good = await placed(cluster, 1)
+        missing = made([(1, batch(b"x"))], now_ms=cluster.clock.now_ms()).commit
+        gone = await placed(cluster, 99)
+        old = await placed(cluster, 1, age_ms=20 * MINUTE_MS)
+        await node.replica.submit(Horizon(cluster.clock.now_ms() - 15 * MINUTE_MS))
+        early = await placed(cluster, 1, age_ms=-25 * 60 * MINUTE_MS)
         longer = replace(good, size_bytes=good.size_bytes + 1)
         producer = replace(good, producer=np.array([5], dtype=np.int64))
         for bad, says in (
@@ -103,20 +107,20 @@ def test_x2_what_is_refused_leaves_nothing_behind() -> None:
             (early, "ahead of the broker's time"),
             (good, "stands twice"),
         ):
-            await _refused(node, world, request(good, bad), says)
-        await _refused(node, world, request(longer), "do not fill the object")
-        await _refused(node, world, request(producer), "a batch of a producer")
-        await _refused(node, world, request(good, rules={}), "no stream 1")
-        await _refused(node, world, request(good, application=""), "1 to 255 bytes")
-        await _refused(node, world, request(good, application="ä" * 128), "1 to 255 bytes")
-        await _refused(node, world, request(good, version=-1), "not a version")
-        await _refused(node, world, request(good, version=1 << 63), "not a version")
-        await _refused(node, world, request(), "without objects")
+            await _refused(node, cluster, request(good, bad), says)
+        await _refused(node, cluster, request(longer), "do not fill the object")
+        await _refused(node, cluster, request(producer), "a batch of a producer")
+        await _refused(node, cluster, request(good, rules={}), "no stream 1")
+        await _refused(node, cluster, request(good, application=""), "1 to 255 bytes")
+        await _refused(node, cluster, request(good, application="ä" * 128), "1 to 255 bytes")
+        await _refused(node, cluster, request(good, version=-1), "not a version")
+        await _refused(node, cluster, request(good, version=1 << 63), "not a version")
+        await _refused(node, cluster, request(), "without objects")
         elsewhere = IdempotentWrite("job", 0, {1: [good]}, {1: RULE})
-        await _refused(node, world, elsewhere, "no domain 1")
-        assert (await fetched(node, world, 1))[0] == 0
+        await _refused(node, cluster, elsewhere, "no domain 1")
+        assert (await fetched(node, cluster, 1))[0] == 0
         assert node.replica.state.writes == {}
-        (done,) = await node.log.write(request(good), deadline_s=world.soon())
+        (done,) = await node.log.write(request(good), deadline_s=cluster.soon())
         assert done.is_new
 
     run(scenario)
@@ -127,11 +131,11 @@ def test_rule_25_a_write_that_fits_into_no_record_is_refused_by_name(
 ) -> None:
     monkeypatch.setattr(writes_module, "EVENT_BYTES_MAX", 200)
 
-    async def scenario(world: World) -> None:
-        node = await created(world, 1)
-        small, large = await placed(world, 1), await placed(world, *[1] * 10)
-        await _refused(node, world, request(large), "10 batches for domain 0 take .* bytes")
-        (done,) = await node.log.write(request(small), deadline_s=world.soon())
+    async def scenario(cluster: MemoryCluster) -> None:
+        node = await created(cluster, 1)
+        small, large = await placed(cluster, 1), await placed(cluster, *[1] * 10)
+        await _refused(node, cluster, request(large), "10 batches for domain 0 take .* bytes")
+        (done,) = await node.log.write(request(small), deadline_s=cluster.soon())
         assert done.is_new
 
     run(scenario)
@@ -140,11 +144,11 @@ def test_rule_25_a_write_that_fits_into_no_record_is_refused_by_name(
 def test_an_application_too_many_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(domain_writes, "APPLICATIONS_MAX", 1)
 
-    async def scenario(world: World) -> None:
-        node = await created(world, 1)
-        first, second = await placed(world, 1), await placed(world, 1)
-        await node.log.write(request(first), deadline_s=world.soon())
-        await _refused(node, world, request(second, application="b"), "as many applications")
+    async def scenario(cluster: MemoryCluster) -> None:
+        node = await created(cluster, 1)
+        first, second = await placed(cluster, 1), await placed(cluster, 1)
+        await node.log.write(request(first), deadline_s=cluster.soon())
+        await _refused(node, cluster, request(second, application="b"), "as many applications")
 
     run(scenario)
 
@@ -163,29 +167,29 @@ class Counting(MemoryObjectStore):
 
 
 def test_the_broker_reads_some_kilobytes_of_many_megabytes() -> None:
-    async def scenario(world: World) -> None:
-        objects = Counting(world.clock)
-        world.objects = objects
-        node = await created(world, 1, 2)
+    async def scenario(cluster: MemoryCluster) -> None:
+        objects = Counting(cluster.clock)
+        cluster.objects = objects
+        node = await created(cluster, 1, 2)
         rows = [(1 + number % 2, batch(bytes(500_000))) for number in range(20)]
-        commits = [await put(objects, made(rows, now_ms=world.clock.now_ms())) for _ in range(3)]
-        await node.log.write(request(*commits), deadline_s=world.soon())
+        commits = [await put(objects, made(rows, now_ms=cluster.clock.now_ms())) for _ in range(3)]
+        await node.log.write(request(*commits), deadline_s=cluster.soon())
         assert objects.read_bytes < 10_000 < 29_000_000 < sum(one.size_bytes for one in commits)
 
     run(scenario)
 
 
 def test_a_store_that_cannot_be_read_means_try_again() -> None:
-    async def scenario(world: World) -> None:
-        objects = Counting(world.clock)
-        world.objects = objects
-        node = await created(world, 1)
-        commit = await placed(world, 1)
+    async def scenario(cluster: MemoryCluster) -> None:
+        objects = Counting(cluster.clock)
+        cluster.objects = objects
+        node = await created(cluster, 1)
+        commit = await placed(cluster, 1)
         objects.failure = Unavailable("down")
         with pytest.raises(Unavailable):
-            await node.log.write(request(commit), deadline_s=world.soon())
+            await node.log.write(request(commit), deadline_s=cluster.soon())
         objects.failure = None
-        (done,) = await node.log.write(request(commit), deadline_s=world.soon())
+        (done,) = await node.log.write(request(commit), deadline_s=cluster.soon())
         assert done.is_new
 
     run(scenario)
@@ -222,16 +226,16 @@ class DeafLog:
 
 
 def test_a_write_past_its_deadline_is_unknown_and_a_repeat_settles_it() -> None:
-    async def scenario(world: World) -> None:
-        world.store = stores = Deaf(world.clock)
-        node = await created(world, 1)
-        commit = await placed(world, 1)
+    async def scenario(cluster: MemoryCluster) -> None:
+        cluster.metadata = stores = Deaf(cluster.clock)
+        node = await created(cluster, 1)
+        commit = await placed(cluster, 1)
         stores.deaf = True
         with pytest.raises(OutcomeUnknown, match="domain 0"):
-            await node.log.write(request(commit), deadline_s=world.soon(0.2))
+            await node.log.write(request(commit), deadline_s=cluster.soon(0.2))
         stores.deaf = False
-        await node.log.write(request(commit), deadline_s=world.soon())
-        assert (await fetched(node, world, 1))[0] == 2
+        await node.log.write(request(commit), deadline_s=cluster.soon())
+        assert (await fetched(node, cluster, 1))[0] == 2
 
     run(scenario)
 
@@ -239,9 +243,9 @@ def test_a_write_past_its_deadline_is_unknown_and_a_repeat_settles_it() -> None:
 # Levels (rule 12)
 
 
-async def old_broker(world: World, name: str) -> None:
+async def old_broker(cluster: MemoryCluster, name: str) -> None:
     """A broker of an older version says Hello."""
-    log = world.store.log(keys.domain_log(0))
+    log = cluster.metadata.log(keys.domain_log(0))
     await log.append(encode_record(DomainRecord(name, Stamp(1, 1), 1, (Hello(1),))))
 
 
@@ -252,8 +256,8 @@ def founded_at_level_1(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-async def records(world: World) -> list[bytes]:
-    return list((await world.store.log(keys.domain_log(0)).read(after=0)).records)
+async def records(cluster: MemoryCluster) -> list[bytes]:
+    return list((await cluster.metadata.log(keys.domain_log(0)).read(after=0)).records)
 
 
 def test_rule_12_nothing_that_older_brokers_cannot_read_is_written_before_all_support_it(
@@ -261,29 +265,29 @@ def test_rule_12_nothing_that_older_brokers_cannot_read_is_written_before_all_su
 ) -> None:
     founded_at_level_1(monkeypatch)
 
-    async def scenario(world: World) -> None:
-        node = await created(world, 1)
-        await old_broker(world, "broker-7")
+    async def scenario(cluster: MemoryCluster) -> None:
+        node = await created(cluster, 1)
+        await old_broker(cluster, "broker-7")
 
         async def registered() -> list[str]:
             return ["broker-1", "broker-7"]
 
         node.log.writes.registered = registered
-        await node.log.append([1], [batch(b"x")], deadline_s=world.soon())
-        sweeper = Sweeper(node.replica, world.objects, world.clock, QUICK)
+        await node.log.append([1], [batch(b"x")], deadline_s=cluster.soon())
+        sweeper = Sweeper(node.replica, cluster.objects, cluster.clock, QUICK)
         await sweeper.sweep_once()
-        commit = await placed(world, 1)
+        commit = await placed(cluster, 1)
         with pytest.raises(Unavailable, match="broker-7 does not support it yet"):
-            await node.log.write(request(commit), deadline_s=world.soon())
+            await node.log.write(request(commit), deadline_s=cluster.soon())
         assert node.replica.state.level == 1
         # The founding record aside, which is patched above, all can be read by level 1.
-        for data in (await records(world))[1:]:
+        for data in (await records(cluster))[1:]:
             decode_record(data, level_max=1)
 
         # It comes back as a newer version: the first write raises the level, lazily.
-        log = world.store.log(keys.domain_log(0))
+        log = cluster.metadata.log(keys.domain_log(0))
         await log.append(encode_record(DomainRecord("broker-7", Stamp(2, 1), 1, (Hello(2),))))
-        (done,) = await node.log.write(request(commit), deadline_s=world.soon())
+        (done,) = await node.log.write(request(commit), deadline_s=cluster.soon())
         assert (done.is_new, node.replica.state.level) == (True, 2)
 
     run(scenario)
@@ -294,27 +298,27 @@ def test_rule_12_a_broker_that_has_a_session_and_no_hello_yet_is_waited_for(
 ) -> None:
     founded_at_level_1(monkeypatch)
 
-    async def scenario(world: World) -> None:
-        node = await created(world, 1)
-        await old_broker(world, "broker-9")  # of old: it has no session any more
+    async def scenario(cluster: MemoryCluster) -> None:
+        node = await created(cluster, 1)
+        await old_broker(cluster, "broker-9")  # of old: it has no session any more
 
         async def registered() -> list[str]:
             return ["broker-1", "broker-2"]
 
         node.log.writes.registered = registered
-        commit = await placed(world, 1)
+        commit = await placed(cluster, 1)
         with pytest.raises(Unavailable, match="broker-2"):
-            await node.log.write(request(commit), deadline_s=world.soon())
-        await world.node("broker-2")
-        (done,) = await node.log.write(request(commit), deadline_s=world.soon())
+            await node.log.write(request(commit), deadline_s=cluster.soon())
+        await cluster.node("broker-2")
+        (done,) = await node.log.write(request(commit), deadline_s=cluster.soon())
         assert done.is_new
 
     run(scenario)
 
 
 def test_a_new_log_begins_at_the_newest_level() -> None:
-    async def scenario(world: World) -> None:
-        node = await created(world, 1)
+    async def scenario(cluster: MemoryCluster) -> None:
+        node = await created(cluster, 1)
         assert node.replica.state.level == LEVEL_MAX
 
     run(scenario)
@@ -324,28 +328,28 @@ def test_a_new_log_begins_at_the_newest_level() -> None:
 
 
 def test_rule_19_objects_without_a_commit_are_swept_and_versions_are_forgotten() -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(cluster: MemoryCluster) -> None:
         clock = ManualClock(now_ms=1_700_000_000_000)
-        world.clock = clock
-        world.objects = MemoryObjectStore(clock)
+        cluster.clock = clock
+        cluster.objects = MemoryObjectStore(clock)
         options = replace(QUICK, grace_ms=MINUTE_MS)
-        node = await created(world, 1, options=options)
-        orphan, kept = await placed(world, 1), await placed(world, 1)
-        await node.log.write(request(kept), deadline_s=world.soon())
-        sweeper = Sweeper(node.replica, world.objects, clock, options)
+        node = await created(cluster, 1, options=options)
+        orphan, kept = await placed(cluster, 1), await placed(cluster, 1)
+        await node.log.write(request(kept), deadline_s=cluster.soon())
+        sweeper = Sweeper(node.replica, cluster.objects, clock, options)
         days = options.write_expiry_ms // (24 * 60 * MINUTE_MS)
         assert days == 7
         for minutes, left in ((14, 2), (2, 2), (2, 1), (2, 1)):
             clock.advance(minutes * 60.0)
             await sweeper.sweep_once()
-            assert len(await _keys(world.objects)) == left
-        assert str(orphan.wal_id.hex()) not in "".join(await _keys(world.objects))
+            assert len(await _keys(cluster.objects)) == left
+        assert str(orphan.wal_id.hex()) not in "".join(await _keys(cluster.objects))
         assert "job" in node.replica.state.writes
         clock.advance(days * 86_400.0)
         await sweeper.sweep_once()
         assert node.replica.state.writes == {}
         # Its objects are void by now, so the repeat that nobody remembers lands nowhere.
-        await _refused(node, world, request(kept), "older than 15 minutes")
+        await _refused(node, cluster, request(kept), "older than 15 minutes")
 
     run(scenario)
 
@@ -355,8 +359,8 @@ async def _keys(objects: ObjectStore) -> list[str]:
 
 
 def test_ids_are_told_to_stay_ahead_of_the_horizon() -> None:
-    async def scenario(world: World) -> None:
-        node = await created(world, 1)
+    async def scenario(cluster: MemoryCluster) -> None:
+        node = await created(cluster, 1)
         place = node.log.writes.place("z")
         assert (place.zone, place.id_time_ms_min, place.object_ttl_ms) == ("z", 0, 900_000)
         await node.replica.submit(Horizon(5_000_000))
@@ -366,17 +370,17 @@ def test_ids_are_told_to_stay_ahead_of_the_horizon() -> None:
 
 
 def test_two_writers_of_one_application_are_put_in_order_by_the_log() -> None:
-    async def scenario(world: World) -> None:
-        node = await created(world, 1)
-        other = await world.node("broker-2")
+    async def scenario(cluster: MemoryCluster) -> None:
+        node = await created(cluster, 1)
+        other = await cluster.node("broker-2")
         nodes: list[Any] = [node, other] * 4
-        commits = [await placed(world, 1) for _ in nodes]
+        commits = [await placed(cluster, 1) for _ in nodes]
         writes = [
-            one.log.write(request(commit, version=5), deadline_s=world.soon())
+            one.log.write(request(commit, version=5), deadline_s=cluster.soon())
             for one, commit in zip(nodes, commits, strict=True)
         ]
         done = await asyncio.gather(*writes)
         assert sum(domain.is_new for (domain,) in done) == 1
-        assert (await fetched(node, world, 1))[0] == 2
+        assert (await fetched(node, cluster, 1))[0] == 2
 
     run(scenario)

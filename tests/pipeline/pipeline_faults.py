@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 import msgspec
 from tests.log.tables import accepted
-from tests.log.world import batch
-from tests.pipeline.pipeline_world import Place
+from tests.memory_cluster import batch
+from tests.pipeline.pipeline_place import Place
 from tests.records.table_cases import Row, rows_of
 
 from lakelog.log.values import StreamRead
@@ -120,7 +120,7 @@ async def raw(place: Place, stream: int, start: int, end: int) -> bytes:
     parts = []
     while start < end:
         wanted = [StreamRead(stream, start, 1 << 20)]
-        soon = place.world.soon()
+        soon = place.cluster.soon()
         (got,) = await place.node.log.read(wanted, bytes_max=1 << 20, deadline_s=soon)
         for one in split_batches(memoryview(b"".join(bytes(part) for part in got.parts))):
             header = parse_header(one)
@@ -155,4 +155,4 @@ async def send(place: Place, stream: int, pattern: str) -> None:
         undecodable() if letter == "x" else batch(b"a%d" % at, b"b%d" % at, b"c%d" % at)
         for at, letter in enumerate(pattern)
     ]
-    await place.node.log.append([stream] * len(batches), batches, deadline_s=place.world.soon())
+    await place.node.log.append([stream] * len(batches), batches, deadline_s=place.cluster.soon())

@@ -2,21 +2,11 @@
 
 from dataclasses import replace
 
-from tests.pipeline.pipeline_world import EAGER
+from tests.pipeline.pipeline_place import EAGER
 
 from lakelog.pipeline.options import PipelineOptions
 from lakelog.pipeline.ports import Pauses
-
-
-class HandClock:
-    def __init__(self) -> None:
-        self.at_s = 0.0
-
-    def now_ms(self) -> int:
-        return int(self.at_s * 1000)
-
-    def monotonic_s(self) -> float:
-        return self.at_s
+from lakelog.testing.conformance_meta import ManualClock
 
 
 def test_waits_double_up_to_their_limit() -> None:
@@ -32,19 +22,19 @@ def test_waits_double_up_to_their_limit() -> None:
 
 
 def test_a_stream_waits_until_its_time_is_over_or_it_went_on() -> None:
-    clock = HandClock()
+    clock = ManualClock()
     pauses = Pauses(clock, replace(EAGER, retry_ms=1000, retry_ms_max=10_000))
     assert not pauses.holds(1)
     pauses.add(1)
     assert pauses.holds(1)
     assert not pauses.holds(2)
-    clock.at_s = 1.5
+    clock.advance(1.5)
     assert not pauses.holds(1)
     pauses.add(1)
-    clock.at_s = 3.0
+    clock.advance(1.5)
     assert pauses.holds(1)
     pauses.end(1)
     assert not pauses.holds(1)
     pauses.add(1)
-    clock.at_s = 4.5
+    clock.advance(1.5)
     assert not pauses.holds(1)

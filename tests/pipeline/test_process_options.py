@@ -8,8 +8,8 @@ from random import Random
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from tests.lake.running import running_broker
-from tests.log.world import batch
-from tests.pipeline.pipeline_world import EAGER, Place, assert_exact, run
+from tests.memory_cluster import batch
+from tests.pipeline.pipeline_place import EAGER, Place, assert_exact, run
 
 from lakelog.config.load import BadConfiguration, load
 from lakelog.pipeline.options import PipelineOptions
@@ -29,7 +29,7 @@ async def send(place: Place, *, entries: int, size_bytes: int) -> None:
     chance = Random(7)
     for _ in range(entries):
         sent = batch(chance.randbytes(size_bytes))
-        await place.node.log.append([1], [sent], deadline_s=place.world.soon())
+        await place.node.log.append([1], [sent], deadline_s=place.cluster.soon())
 
 
 async def drained(place: Place, options: PipelineOptions) -> int:

@@ -4,11 +4,11 @@ import asyncio
 from dataclasses import replace
 
 from tests.pipeline.pipeline_faults import Gate, Seeing
-from tests.pipeline.pipeline_world import (
+from tests.pipeline.pipeline_place import (
     EAGER,
     NAMESPACE,
     Place,
-    WorldIndex,
+    PlaceIndex,
     assert_exact,
     run,
     states,
@@ -203,7 +203,7 @@ def test_the_table_of_somebody_else_is_left_alone() -> None:
             asked += 1
             return [other] if asked == 1 else [other, owner]
 
-        index = WorldIndex(place.node, topics, place.clock)
+        index = PlaceIndex(place.node, topics, place.clock)
         report = await place.pipeline(index=index).round()
         assert any("another topic" in one.reason for one in report.all_obstacles)
         await assert_exact(place, "orders", 0, 1)

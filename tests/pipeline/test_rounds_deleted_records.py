@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from tests.pipeline.maintenance.test_scheduler import send as send_keyed
 from tests.pipeline.pipeline_faults import Seeing, send
-from tests.pipeline.pipeline_world import EAGER, NAMESPACE, Place, assert_exact, run, states
+from tests.pipeline.pipeline_place import EAGER, NAMESPACE, Place, assert_exact, run, states
 from tests.pipeline.planning.test_backfill_tables import LATE, rested
 
 from lakelog.catalog.port import TableName

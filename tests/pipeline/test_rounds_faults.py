@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from tests.catalog.kit import Fault, FaultyMeta, FaultyObjects, Weather
 from tests.pipeline.pipeline_faults import Down, Seeing, damage, raw, undecodable, wal_key
-from tests.pipeline.pipeline_world import (
+from tests.pipeline.pipeline_place import (
     EAGER,
     NAMESPACE,
     Place,
-    WorldIndex,
+    PlaceIndex,
     assert_exact,
     run,
     states,
@@ -145,7 +145,7 @@ def test_a_batch_that_cannot_be_rows_is_kept_as_it_is_and_the_others_are_in_the_
         await place.topic("orders", [1])
         await place.produce(1, batches=1)
         sent = [undecodable()]
-        await place.node.log.append([1], sent, deadline_s=place.world.soon())
+        await place.node.log.append([1], sent, deadline_s=place.cluster.soon())
         await place.produce(1, batches=1)
         bad = await raw(place, 1, 3, 6)
         pipeline = place.pipeline()
@@ -231,7 +231,7 @@ def test_a_swap_that_is_refused_again_and_again_is_reported_and_tried_later() ->
         await place.topic("orders", [1])
         await place.produce(1)
 
-        class Refusing(WorldIndex):
+        class Refusing(PlaceIndex):
             asked = 0
 
             async def swap(self, swap: Swap) -> Swapped:

@@ -12,14 +12,13 @@ import functools
 import logging
 import random
 import sys
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from crc32c import crc32c
 from prometheus_client import Counter
-from tests.broker.data_stage import Stage, batch, topic_id
-from tests.topics.stage import VirtualLoop
+from tests.broker.data_stage import DataStage, batch, topic_id
 
 from lakelog.broker.api import dispatch
 from lakelog.broker.produce_rows import ProduceRows
@@ -31,6 +30,7 @@ from lakelog.records.header import ATTRIBUTES_OFFSET, CRC_OFFSET, LENGTH_PREFIX_
 from lakelog.server.connection import ClientConnection
 from lakelog.server.options import ServerOptions
 from lakelog.server.port import PortState, RateLimitedLog
+from lakelog.testing.simulation import simulate
 from lakelog.wire.apis import APIS, ApiKey
 from lakelog.wire.framing import encode_request
 from lakelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -40,7 +40,6 @@ from lakelog.wire.messages.produce import (
     TopicProduceData,
 )
 
-T = TypeVar("T")
 NOW_MS = 1_794_717_942_000
 TOPICS = {
     "plain": {},
@@ -116,9 +115,9 @@ class Heard:
     stored: dict[int, list[tuple[int, int, bytes]]] = field(default_factory=dict)
 
 
-def stage_of(conversation: Conversation) -> Stage:
+def stage_of(conversation: Conversation) -> DataStage:
     """A broker with some topics."""
-    stage = Stage()
+    stage = DataStage()
     for name, configs in TOPICS.items():
         stage.topic(name, PARTITIONS, configs=configs)
     stage.topic(QUIET_TOPIC)
@@ -164,7 +163,7 @@ async def converse(conversation: Conversation, *, rows: bool) -> tuple[Heard, in
 class CountedRows(ProduceRows):
     """Counts what takes this way."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: DataStage) -> None:
         super().__init__(stage.broker)
         self.requests = 0
 
@@ -193,7 +192,7 @@ async def _receive(connection: ClientConnection, transport: Transport, piece: by
         await asyncio.sleep(0)
 
 
-async def _settle(stage: Stage, conversation: Conversation, transport: Transport) -> None:
+async def _settle(stage: DataStage, conversation: Conversation, transport: Transport) -> None:
     """Turn the loop until nothing more comes."""
     quiet, before = 0, -1
     while quiet < QUIET_TURNS:
@@ -209,10 +208,9 @@ async def _settle(stage: Stage, conversation: Conversation, transport: Transport
             stage.log.commit_held()
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run this in virtual time: a connection that rests between reads costs nothing."""
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(work)
+def heard(conversation: Conversation, *, rows: bool) -> tuple[Heard, int]:
+    """The same in virtual time: a connection that rests between reads costs nothing."""
+    return simulate(lambda _: converse(conversation, rows=rows), seed=0)[0]
 
 
 def conversation_of(seed: int) -> Conversation:
@@ -351,14 +349,14 @@ def _fetch(number: int) -> bytes:
     return b"".join(bytes(part) for part in parts)
 
 
-async def _compare(first: int, wanted: int) -> int:
+def _compare(first: int, wanted: int) -> int:
     requests = rows = 0
     for seed in range(first, sys.maxsize):
         if requests >= wanted:
             break
         conversation = conversation_of(seed)
-        by_rows, taken = await converse(conversation, rows=True)
-        one_by_one, _ = await converse(conversation, rows=False)
+        by_rows, taken = heard(conversation, rows=True)
+        one_by_one, _ = heard(conversation, rows=False)
         if by_rows != one_by_one:
             print(f"seed {seed}: the two ways differ")
             return 1
@@ -375,7 +373,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     given = parser.parse_args()
     logging.disable(logging.CRITICAL)
-    return run(_compare(given.first, given.requests))
+    return _compare(given.first, given.requests)
 
 
 if __name__ == "__main__":

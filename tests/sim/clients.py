@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from tests.sim.world import Broker, World
+from tests.sim.log_cluster import LogBroker, LogCluster
 
 from lakelog.domain.state import Verdict
 from lakelog.log.values import Appended, Fetched, ReadStatus
@@ -65,19 +65,19 @@ def records_of(fetched: Fetched) -> list[tuple[int, str]]:
 class Client:
     """What producers and consumers share: a broker they talk to, and another when it is bad."""
 
-    def __init__(self, world: World, name: str) -> None:
-        self.world = world
+    def __init__(self, cluster: LogCluster, name: str) -> None:
+        self.cluster = cluster
         self.name = name
-        self.dice: SimEntropy = world.loop.dice(name)
+        self.dice: SimEntropy = cluster.loop.dice(name)
         self.connections = 0
-        self._broker: Broker | None = None
+        self._broker: LogBroker | None = None
 
-    async def broker(self) -> Broker:
+    async def broker(self) -> LogBroker:
         """The broker in use, or another one once that is gone."""
         while True:
-            if self._broker is not None and self._broker in self.world.running():
+            if self._broker is not None and self._broker in self.cluster.running():
                 return self._broker
-            running = self.world.running()
+            running = self.cluster.running()
             if running:
                 self._broker = self.dice.pick(running)
                 self.connections += 1
@@ -89,7 +89,7 @@ class Client:
         self._broker = None
 
     def now_s(self) -> float:
-        return self.world.loop.time()
+        return self.cluster.loop.time()
 
 
 class Producer(Client):
@@ -98,8 +98,8 @@ class Producer(Client):
     Like Kafka's clients, it is never more than five batches ahead of its oldest unanswered one.
     """
 
-    def __init__(self, world: World, name: str, stream: int, *, producer: int) -> None:
-        super().__init__(world, name)
+    def __init__(self, cluster: LogCluster, name: str, stream: int, *, producer: int) -> None:
+        super().__init__(cluster, name)
         self.stream = stream
         self.producer = producer
         self.sequence = 0
@@ -130,13 +130,13 @@ class Producer(Client):
         return len(self._waiting)
 
     async def _send(
-        self, broker: Broker, number: int, values: tuple[str, ...], sequence: int
+        self, broker: LogBroker, number: int, values: tuple[str, ...], sequence: int
     ) -> None:
         invoked_s = self.now_s()
         idempotent = self.producer >= 0
         batch = make_batch(
             values,
-            now_ms=self.world.clock.now_ms(),
+            now_ms=self.cluster.clock.now_ms(),
             producer=self.producer,
             sequence=sequence if idempotent else -1,
         )
@@ -159,8 +159,8 @@ class Producer(Client):
                 ending=ending,
                 base_offset=offset,
             )
-            self.world.history.sent.append(sent)
-            self.world.loop.note(self.name, "sent", number, ending.value, offset)
+            self.cluster.history.sent.append(sent)
+            self.cluster.loop.note(self.name, "sent", number, ending.value, offset)
         if ending is not OperationOutcome.OK:
             self.leave()
         self._waiting.discard(number)
@@ -174,28 +174,31 @@ class Producer(Client):
             ending, offset, verdict = await self._once(broker, batch)
             if ending is OperationOutcome.OK:
                 if verdict is Verdict.DUPLICATE and tried - {broker.name}:
-                    self.world.reached.add("a retry on another broker was a duplicate")
+                    self.cluster.reached.add("a retry on another broker was a duplicate")
                 return ending, offset
             tried.add(broker.name)
-            if verdict is Verdict.UNKNOWN_STREAM and self.stream not in self.world.auditor.heads():
+            if (
+                verdict is Verdict.UNKNOWN_STREAM
+                and self.stream not in self.cluster.auditor.heads()
+            ):
                 return OperationOutcome.UNKNOWN, -1
             if self.dice.chance(0.5):
                 self.leave()
             await asyncio.sleep(self.dice.waiting_s(0.1))
 
     async def _once(
-        self, broker: Broker, batch: AcceptedBatch
+        self, broker: LogBroker, batch: AcceptedBatch
     ) -> tuple[OperationOutcome, int, Verdict | None]:
         request = broker.spawn(broker.produce(self.stream, batch))
         await asyncio.wait([request], timeout=CLIENT_TIMEOUT_S)
         if not request.done():
-            self.world.reached.add("a client gave up waiting")
+            self.cluster.reached.add("a client gave up waiting")
             return OperationOutcome.UNKNOWN, -1, None
         error = request.exception()
         if isinstance(error, Unavailable):
             return OperationOutcome.FAILED, -1, None
         if isinstance(error, OutcomeUnknown):
-            self.world.reached.add("a client heard that the outcome is unknown")
+            self.cluster.reached.add("a client heard that the outcome is unknown")
             return OperationOutcome.UNKNOWN, -1, None
         if error is not None:
             raise error
@@ -212,8 +215,8 @@ def _judged(appended: Appended) -> tuple[OperationOutcome, int, Verdict]:
 class Consumer(Client):
     """Reads a stream from its start on, from whatever broker, and checks what it gets."""
 
-    def __init__(self, world: World, name: str, stream: int) -> None:
-        super().__init__(world, name)
+    def __init__(self, cluster: LogCluster, name: str, stream: int) -> None:
+        super().__init__(cluster, name)
         self.stream = stream
         self.offset = 0
         self.violations: list[str] = []
@@ -229,7 +232,7 @@ class Consumer(Client):
             if self.dice.chance(0.1):
                 self.leave()
 
-    async def _ask(self, broker: Broker, asking: "asyncio.Task[object]") -> object | None:
+    async def _ask(self, broker: LogBroker, asking: "asyncio.Task[object]") -> object | None:
         await asyncio.wait([asking], timeout=CLIENT_TIMEOUT_S)
         if not asking.done():
             self.leave()
@@ -243,14 +246,14 @@ class Consumer(Client):
             raise error
         return asking.result()
 
-    async def _marks(self, broker: Broker) -> None:
+    async def _marks(self, broker: LogBroker) -> None:
         invoked_s, connection = self.now_s(), self._connection(broker)
         got = await self._ask(broker, broker.spawn(broker.marks(self.stream)))
         if isinstance(got, tuple):
             log_start, head = got
             self._saw(connection, (), log_start, head, invoked_s, proved=True)
 
-    async def _fetch(self, broker: Broker) -> bool:
+    async def _fetch(self, broker: LogBroker) -> bool:
         """Whether there was something new."""
         invoked_s, connection = self.now_s(), self._connection(broker)
         got = await self._ask(broker, broker.spawn(broker.fetch(self.stream, self.offset)))
@@ -278,11 +281,11 @@ class Consumer(Client):
         if self.offset > fetched.head:
             self.violations.append(f"L8 {self.name}: {self.offset} is beyond {fetched.head}")
             return False
-        self.world.reached.add("a consumer was overtaken by a trim")
+        self.cluster.reached.add("a consumer was overtaken by a trim")
         self.offset = fetched.log_start
         return True
 
-    def _connection(self, broker: Broker) -> str:
+    def _connection(self, broker: LogBroker) -> str:
         return f"{broker.name}/{self.connections}"
 
     def _saw(
@@ -296,7 +299,7 @@ class Consumer(Client):
         proved: bool,
     ) -> None:
         if proved and not records:
-            self.world.reached.add("an empty answer was proved")
+            self.cluster.reached.add("an empty answer was proved")
         seen = HeardRead(
             client=self.name,
             connection=connection,
@@ -309,5 +312,5 @@ class Consumer(Client):
             returned_s=self.now_s(),
             proved=proved,
         )
-        self.world.history.seen.append(seen)
-        self.world.loop.note(self.name, "saw", self.offset, len(records), log_start, head)
+        self.cluster.history.seen.append(seen)
+        self.cluster.loop.note(self.name, "saw", self.offset, len(records), log_start, head)

@@ -5,7 +5,7 @@ import struct
 
 from tests.sim.group_audit import decode_assignment, encode_assignment
 from tests.sim.group_clients import AWAY, Member
-from tests.sim.group_world import GroupWorld
+from tests.sim.group_cluster import GroupCluster
 
 from lakelog.coordinator.requests import JoinRequest, SyncRequest
 from lakelog.groups.events import JoinAnswer
@@ -30,14 +30,14 @@ class ClassicMember(Member):
 
     def __init__(
         self,
-        world: GroupWorld,
+        cluster: GroupCluster,
         name: str,
         group_id: str,
         topics: tuple[str, ...],
         *,
         instance_id: str | None = None,
     ) -> None:
-        super().__init__(world, name, group_id, topics)
+        super().__init__(cluster, name, group_id, topics)
         self.instance_id = instance_id
         self.epoch = -1
         self.is_leader = False
@@ -68,11 +68,11 @@ class ClassicMember(Member):
             await self._look_at_topics()
 
     def _heartbeat_s(self) -> float:
-        return self.world.settings.session_ms / 1000 / 5
+        return self.cluster.settings.session_ms / 1000 / 5
 
     async def _look_at_topics(self) -> None:
         """A leader that sees new partitions joins again, to assign them."""
-        has_changed = self.world.topics.places(self.topics) != self._assigned_from
+        has_changed = self.cluster.topics.places(self.topics) != self._assigned_from
         if self.is_in and self.is_leader and has_changed:
             await self._prepare()
 
@@ -93,18 +93,18 @@ class ClassicMember(Member):
     async def _enter(self) -> None:
         invoked_s = self.now_s()
         ask = self._join_ask()
-        timeout_s = self.world.settings.rebalance_ms / 1000 + JOIN_SLACK_S
+        timeout_s = self.cluster.settings.rebalance_ms / 1000 + JOIN_SLACK_S
         answer = await self.ask(lambda broker: broker.coordinator.join(ask), timeout_s=timeout_s)
         if answer is None:
             await self.nap(0.1)
             return
-        self.world.loop.note(self.name, "join", answer.code, answer.generation)
+        self.cluster.loop.note(self.name, "join", answer.code, answer.generation)
         if answer.code is not ErrorCode.NONE:
             await self._not_joined(answer)
             return
         self.member_id, self.epoch = answer.member_id, answer.generation
         self.is_leader = bool(answer.members)
-        self.world.history.told.append(
+        self.cluster.history.told.append(
             HeardGeneration(
                 client=self.name,
                 group=self.group_id,
@@ -116,7 +116,7 @@ class ClassicMember(Member):
             )
         )
         if self.is_leader and self.dies_as_leader:
-            self.world.reached.add("a leader died between join and sync")
+            self.cluster.reached.add("a leader died between join and sync")
             self.is_dead = True
             return
         await self._sync(answer)
@@ -137,7 +137,7 @@ class ClassicMember(Member):
             case ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
                 await self.nap(1.0)  # the group is still of the other protocol
             case code:
-                self.world.violations.append(f"{self.name}: a join heard {code.name}")
+                self.cluster.violations.append(f"{self.name}: a join heard {code.name}")
                 await self.nap(1.0)
 
     async def _sync(self, joined: JoinAnswer) -> None:
@@ -146,20 +146,20 @@ class ClassicMember(Member):
             shares = self._shares([name for name, *_ in joined.members])
         if self.is_leader and joined.skip_assignment:
             # What holds was assigned by its predecessor, perhaps from fewer partitions.
-            self._assigned_from = self.world.assigned_from.get(self.group_id, self._assigned_from)
+            self._assigned_from = self.cluster.assigned_from.get(self.group_id, self._assigned_from)
         elif self.is_leader:
-            self._assigned_from = self.world.topics.places(self.topics)
-            self.world.assigned_from[self.group_id] = self._assigned_from
+            self._assigned_from = self.cluster.topics.places(self.topics)
+            self.cluster.assigned_from[self.group_id] = self._assigned_from
         await self.nap(self.dice.waiting_s(0.05))
         invoked_s = self.now_s()
         ask = self._sync_ask(joined, shares)
         answer = await self.ask(
             lambda broker: broker.coordinator.sync(ask),
-            timeout_s=self.world.settings.rebalance_ms / 1000 + JOIN_SLACK_S,
+            timeout_s=self.cluster.settings.rebalance_ms / 1000 + JOIN_SLACK_S,
         )
         if answer is None:
             return
-        self.world.loop.note(self.name, "sync", answer.code)
+        self.cluster.loop.note(self.name, "sync", answer.code)
         if answer.code is ErrorCode.NONE:
             self._take(answer.assignment, invoked_s)
         elif answer.code is ErrorCode.FENCED_INSTANCE_ID:
@@ -170,7 +170,7 @@ class ClassicMember(Member):
         elif answer.code in RESETS:
             self._reset(keep_id=answer.code is ErrorCode.ILLEGAL_GENERATION)
         elif answer.code is not ErrorCode.REBALANCE_IN_PROGRESS:
-            self.world.violations.append(f"{self.name}: a sync heard {answer.code.name}")
+            self.cluster.violations.append(f"{self.name}: a sync heard {answer.code.name}")
             await self.nap(1.0)
 
     def _take(self, assignment: bytes, invoked_s: float) -> None:
@@ -180,7 +180,7 @@ class ClassicMember(Member):
         self._is_eager = self.dice.chance(0.3)
         if self.dice.chance(self.moves):
             self.move()
-        self.world.history.given.append(
+        self.cluster.history.given.append(
             HeardAssignment(
                 client=self.name,
                 group=self.group_id,
@@ -195,7 +195,7 @@ class ClassicMember(Member):
         )
 
     def _shares(self, names: list[str]) -> dict[str, frozenset[Place]]:
-        places = sorted(self.world.topics.places(self.topics))
+        places = sorted(self.cluster.topics.places(self.topics))
         count = len(names)
         return {
             name: frozenset(places[at * len(places) // count : (at + 1) * len(places) // count])
@@ -211,12 +211,12 @@ class ClassicMember(Member):
                 instance_id=self.instance_id,
                 generation=generation,
             ),
-            timeout_s=self.world.settings.client_timeout_s,
+            timeout_s=self.cluster.settings.client_timeout_s,
         )
         if code is None:
             return
-        self.world.loop.note(self.name, "heartbeat", code)
-        self.world.history.beaten.append(
+        self.cluster.loop.note(self.name, "heartbeat", code)
+        self.cluster.history.beaten.append(
             HeardHeartbeat(
                 self.name, self.group_id, member, generation, code, invoked_s, self.now_s()
             )
@@ -237,7 +237,7 @@ class ClassicMember(Member):
             case _ if code in AWAY:
                 self.move()
             case _:
-                self.world.violations.append(f"{self.name}: a heartbeat heard {code.name}")
+                self.cluster.violations.append(f"{self.name}: a heartbeat heard {code.name}")
 
     async def _leave(self) -> None:
         """Commit and leave on one connection, without waiting in between (K11)."""
@@ -247,14 +247,14 @@ class ClassicMember(Member):
             lambda broker: broker.coordinator.leave(
                 self.group_id, [(self.member_id, self.instance_id)]
             ),
-            timeout_s=self.world.settings.client_timeout_s,
+            timeout_s=self.cluster.settings.client_timeout_s,
         )
         await committing
         self.forget()
         self.is_in = False
 
     def _join_ask(self) -> JoinRequest:
-        settings = self.world.settings
+        settings = self.cluster.settings
         return JoinRequest(
             group_id=self.group_id,
             member_id=self.member_id,

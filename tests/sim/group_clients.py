@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from tests.sim.group_world import GroupBroker, GroupWorld
+from tests.sim.group_cluster import GroupBroker, GroupCluster
 
 from lakelog.groups.events import CommitOffsets
 from lakelog.model.errors import ErrorCode
@@ -37,21 +37,21 @@ class Contact:
 class Client:
     """A broker to talk to, and another one when that is bad."""
 
-    def __init__(self, world: GroupWorld, name: str) -> None:
-        self.world = world
+    def __init__(self, cluster: GroupCluster, name: str) -> None:
+        self.cluster = cluster
         self.name = name
-        self.dice: SimEntropy = world.loop.dice(name)
+        self.dice: SimEntropy = cluster.loop.dice(name)
         self.answered: tuple[float, GroupBroker] | None = None
         """When it asked what was answered last, and whom."""
         self._broker: GroupBroker | None = None
 
     def now_s(self) -> float:
-        return self.world.loop.time()
+        return self.cluster.loop.time()
 
     async def broker(self) -> GroupBroker:
         """The broker in use, or another one once that is gone."""
         while True:
-            running = self.world.running()
+            running = self.cluster.running()
             if self._broker is not None and self._broker in running:
                 return self._broker
             if running:
@@ -73,15 +73,15 @@ class Client:
         request = broker.ask(act)
         awaited: list[asyncio.Future[Any]] = [request, broker.gone]
         await asyncio.wait(awaited, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-        is_lost = self.dice.chance(self.world.loses_replies)
+        is_lost = self.dice.chance(self.cluster.loses_replies)
         if not request.done() or request.cancelled() or is_lost:
-            self.world.reached.add("a client lost its answer")
+            self.cluster.reached.add("a client lost its answer")
             self.move()
             return None
         error = request.exception()
         if error is not None:
             if not isinstance(error, Unavailable):
-                self.world.violations.append(f"{self.name} at {broker.name}: {error!r}")
+                self.cluster.violations.append(f"{self.name} at {broker.name}: {error!r}")
             self.move()
             return None
         await asyncio.sleep(self.dice.waiting_s(0.001))
@@ -93,9 +93,9 @@ class Member(Client, ABC):
     """A client in a group: it reads its partitions and commits how far it got."""
 
     def __init__(
-        self, world: GroupWorld, name: str, group_id: str, topics: tuple[str, ...]
+        self, cluster: GroupCluster, name: str, group_id: str, topics: tuple[str, ...]
     ) -> None:
-        super().__init__(world, name)
+        super().__init__(cluster, name)
         self.group_id = group_id
         self.topics = topics
         self.member_id = ""
@@ -132,7 +132,7 @@ class Member(Client, ABC):
         """The last request was a heartbeat, and it was welcome."""
         if self.answered is not None:
             asked_s, broker = self.answered
-            group = self.world.group(self.group_id)
+            group = self.cluster.group(self.group_id)
             known = None if group is None else group.members.get(self.member_id)
             is_holder = known is not None and known.holder == broker.number
             self.contact = Contact(asked_s, broker, is_holder)
@@ -156,10 +156,10 @@ class Member(Client, ABC):
         generation, invoked_s = self.generation(), self.now_s()
         code = await self.ask(
             lambda broker: broker.coordinator.commit(asked),
-            timeout_s=self.world.settings.client_timeout_s,
+            timeout_s=self.cluster.settings.client_timeout_s,
         )
         for topic, partition, _, _, token in asked.offsets:
-            self.world.history.committed.append(
+            self.cluster.history.committed.append(
                 HeardCommit(
                     client=self.name,
                     group=self.group_id,
@@ -172,11 +172,11 @@ class Member(Client, ABC):
                     returned_s=self.now_s(),
                 )
             )
-        self.world.loop.note(self.name, "commit", code)
+        self.cluster.loop.note(self.name, "commit", code)
         if code in AWAY:
             self.move()
         if code is not None:
-            self.world.reached.add(f"a commit heard {code.name}")
+            self.cluster.reached.add(f"a commit heard {code.name}")
         return code
 
     def forget(self) -> None:
@@ -203,7 +203,7 @@ class Member(Client, ABC):
             instance_id=self.instance_id,
             generation=self.generation(),
             api_version=9,
-            time_ms=self.world.clock.now_ms(),
+            time_ms=self.cluster.clock.now_ms(),
             offsets=tuple(offsets),
         )
 
@@ -219,14 +219,14 @@ async def read_offsets(
     """An OffsetFetch, written down; None when there was no answer."""
     invoked_s = client.now_s()
     table = await client.ask(
-        lambda broker: broker.offsets(group_id), timeout_s=client.world.settings.client_timeout_s
+        lambda broker: broker.offsets(group_id), timeout_s=client.cluster.settings.client_timeout_s
     )
     if table is None:
         return None
     for place in places:
         known = table.get(place)
         token = None if known is None else known.metadata
-        client.world.history.read.append(
+        client.cluster.history.read.append(
             Read(client.name, group_id, place, token, invoked_s, client.now_s())
         )
     return {place: table[place].offset if place in table else 0 for place in places}

@@ -3,7 +3,7 @@
 import math
 
 from tests.sim.group_clients import AWAY, Member
-from tests.sim.group_world import GroupWorld
+from tests.sim.group_cluster import GroupCluster
 
 from lakelog.coordinator.requests import ConsumerHeartbeatRequest
 from lakelog.groups.events import ConsumerHeartbeatResult, Owned
@@ -19,7 +19,7 @@ class ModernMember(Member):
 
     def __init__(
         self,
-        world: GroupWorld,
+        cluster: GroupCluster,
         name: str,
         group_id: str,
         topics: tuple[str, ...],
@@ -27,7 +27,7 @@ class ModernMember(Member):
         instance_id: str | None = None,
         pattern: str | None = None,
     ) -> None:
-        super().__init__(world, name, group_id, topics)
+        super().__init__(cluster, name, group_id, topics)
         self.instance_id = instance_id
         self.member_id = f"{name}-id"
         self.pattern = pattern
@@ -40,7 +40,7 @@ class ModernMember(Member):
         self._revoked_s = math.inf
         self._tells_all = True
         self._told_owned: frozenset[Place] | None = None
-        world.auditor.believers.append(self)
+        cluster.auditor.believers.append(self)
 
     def generation(self) -> int:
         return self.epoch
@@ -61,7 +61,7 @@ class ModernMember(Member):
             self._let_go()
 
     def _pause_s(self) -> float:
-        beat_s = self.world.settings.options.consumer_heartbeat_interval_ms / 1000
+        beat_s = self.cluster.settings.options.consumer_heartbeat_interval_ms / 1000
         if self._revoked_s < math.inf:
             return max(0.01, min(beat_s, self._revoked_s - self.now_s()))
         return beat_s * self.dice.between(0.7, 1.0)
@@ -71,13 +71,13 @@ class ModernMember(Member):
         ask = self._ask()
         answer = await self.ask(
             lambda broker: broker.coordinator.beat(ask),
-            timeout_s=self.world.settings.client_timeout_s,
+            timeout_s=self.cluster.settings.client_timeout_s,
         )
         if answer is None:
             self._tells_all = True
             await self.nap(0.1)
             return
-        self.world.loop.note(self.name, "beat", answer.code, answer.epoch)
+        self.cluster.loop.note(self.name, "beat", answer.code, answer.epoch)
         if answer.code is ErrorCode.NONE:
             self._hear(ask, answer, invoked_s)
         else:
@@ -90,7 +90,7 @@ class ModernMember(Member):
         if ask.owned is not None:
             self._told_owned = self.owned
         if ask.member_epoch == 0:
-            self.tenure = self.world.auditor.tenure(self.group_id, self.member_id)
+            self.tenure = self.cluster.auditor.tenure(self.group_id, self.member_id)
         self.epoch = answer.epoch
         self.welcome()
         self._note(answer.epoch, answer.code, invoked_s)
@@ -102,9 +102,9 @@ class ModernMember(Member):
             )
             if self.owned - self._shall and self._revoked_s == math.inf:
                 usual_s = self.dice.waiting_s(0.2)
-                slow_s = 2 * self.world.settings.rebalance_ms / 1000
+                slow_s = 2 * self.cluster.settings.rebalance_ms / 1000
                 self._revoked_s = self.now_s() + (slow_s if self.is_slow else usual_s)
-        self.world.auditor.believe(self.group_id)
+        self.cluster.auditor.believe(self.group_id)
 
     async def _refused(
         self, answer: ConsumerHeartbeatResult, ask: ConsumerHeartbeatRequest, invoked_s: float
@@ -114,7 +114,7 @@ class ModernMember(Member):
         if ask.member_epoch > 0:
             self._note(ask.member_epoch, code, invoked_s)
         if code in FENCED:
-            self.world.reached.add(f"a consumer was fenced: {code.name}")
+            self.cluster.reached.add(f"a consumer was fenced: {code.name}")
             self._lose()
         elif code in AWAY:
             self.move()
@@ -127,12 +127,12 @@ class ModernMember(Member):
         ):
             await self.nap(1.0)  # its predecessor is still there, or the other protocol
         else:
-            self.world.violations.append(f"{self.name}: a heartbeat heard {code.name}: {answer}")
+            self.cluster.violations.append(f"{self.name}: a heartbeat heard {code.name}: {answer}")
             self._lose()
             await self.nap(1.0)
 
     def _note(self, epoch: int, code: ErrorCode, invoked_s: float) -> None:
-        self.world.history.beaten.append(
+        self.cluster.history.beaten.append(
             HeardHeartbeat(
                 self.name, self.group_id, self.member_id, epoch, code, invoked_s, self.now_s()
             )
@@ -154,7 +154,7 @@ class ModernMember(Member):
             return
         self._revoked_s = math.inf
         self.keep(self._shall)
-        self.world.auditor.believe(self.group_id)
+        self.cluster.auditor.believe(self.group_id)
 
     async def _leave(self) -> None:
         await self.commit()
@@ -163,7 +163,7 @@ class ModernMember(Member):
         ask = self._ask(leaves=epoch)
         await self.ask(
             lambda broker: broker.coordinator.beat(ask),
-            timeout_s=self.world.settings.client_timeout_s,
+            timeout_s=self.cluster.settings.client_timeout_s,
         )
         self.epoch = 0
 
@@ -176,7 +176,7 @@ class ModernMember(Member):
             member_epoch=leaves or self.epoch,
             instance_id=self.instance_id,
             rack_id=None,
-            rebalance_timeout_ms=self.world.settings.rebalance_ms if all_of_it else -1,
+            rebalance_timeout_ms=self.cluster.settings.rebalance_ms if all_of_it else -1,
             names=(() if self.pattern else self.topics) if all_of_it else None,
             pattern=self.pattern if all_of_it else None,
             assignor=None,

@@ -13,23 +13,23 @@ TOPICS = ("t0", "t1")
 def enter(story: Story, group_id: str, *, instance_id: str | None = None) -> Member:
     """A new client comes, now and then with an instance id of its own."""
     story.born += 1
-    dice, world = story.dice, story.world
+    dice, cluster = story.dice, story.cluster
     name = f"{group_id}-{story.born}"
     if instance_id is None and dice.chance(0.3):
         instance_id = f"instance-of-{name}"
     member: Member
     if story.casts[group_id] == "classic":
-        member = ClassicMember(world, name, group_id, TOPICS, instance_id=instance_id)
-        member.dies_as_leader = dice.chance(0.05) and world.loop.time() < 20
+        member = ClassicMember(cluster, name, group_id, TOPICS, instance_id=instance_id)
+        member.dies_as_leader = dice.chance(0.05) and cluster.loop.time() < 20
     else:
         pattern = "t[0-9]" if dice.chance(0.2) else None
         topics = TOPICS if pattern or dice.chance(0.8) else TOPICS[:1]
         member = ModernMember(
-            world, name, group_id, topics, instance_id=instance_id, pattern=pattern
+            cluster, name, group_id, topics, instance_id=instance_id, pattern=pattern
         )
-        member.is_slow = dice.chance(0.08) and world.loop.time() < 20
+        member.is_slow = dice.chance(0.08) and cluster.loop.time() < 20
     story.members.append(member)
-    story.tasks[name] = world.loop.spawn(member.run(), process=None, name=name)
+    story.tasks[name] = cluster.loop.spawn(member.run(), process=None, name=name)
     return member
 
 
@@ -38,12 +38,12 @@ def end(story: Story, member: Member) -> None:
     story.tasks[member.name].cancel()
     story.members.remove(member)
     if isinstance(member, ModernMember):
-        story.world.auditor.believers.remove(member)
+        story.cluster.auditor.believers.remove(member)
 
 
 def act(story: Story, until_s: float) -> None:
     """Something happens to some client."""
-    dice, world = story.dice, story.world
+    dice, cluster = story.dice, story.cluster
     clear(story)
     group_id = dice.pick(sorted(story.casts))
     here = [one for one in story.members if one.group_id == group_id]
@@ -54,17 +54,17 @@ def act(story: Story, until_s: float) -> None:
         enter(story, group_id)
     elif choice <= 5:
         end(story, dice.pick(here))
-        world.reached.add("a client died")
+        cluster.reached.add("a client died")
     elif choice == 6:
         dice.pick(here).is_leaving = True
-        world.reached.add("a client left")
+        cluster.reached.add("a client left")
     elif choice == 7:
         _pause(story, dice.pick(here), until_s)
     elif choice == 8:
         _return(story, dice.pick(here))
-    elif choice == 9 and world.topics.table["t0"][1] < 9:
-        world.change_topic("t0", world.topics.table["t0"][1] + 1)
-        world.reached.add("a topic grew")
+    elif choice == 9 and cluster.topics.table["t0"][1] < 9:
+        cluster.change_topic("t0", cluster.topics.table["t0"][1] + 1)
+        cluster.reached.add("a topic grew")
     else:
         dice.pick(here).move()
 
@@ -75,16 +75,16 @@ def clear(story: Story) -> None:
         if story.tasks[member.name].done():
             problem = story.tasks[member.name].exception()
             if problem is not None:
-                story.world.violations.append(f"{member.name}: {problem!r}")
+                story.cluster.violations.append(f"{member.name}: {problem!r}")
             end(story, member)
 
 
 def _pause(story: Story, member: Member, until_s: float) -> None:
     """The client stands still, perhaps longer than its session."""
-    now_s = story.world.loop.time()
+    now_s = story.cluster.loop.time()
     pause_s = story.dice.pick((2.0, PAUSE_LONG_S))
     member.paused_until_s = min(now_s + pause_s, until_s)
-    story.world.reached.add("a client stood still")
+    story.cluster.reached.add("a client stood still")
 
 
 def _return(story: Story, member: Member) -> None:
@@ -96,7 +96,7 @@ def _return(story: Story, member: Member) -> None:
         end(story, member)
     enter(story, member.group_id, instance_id=member.instance_id)
     if member.instance_id:
-        story.world.reached.add("a static member came back")
+        story.cluster.reached.add("a static member came back")
 
 
 def _convert(story: Story, members: list[Member]) -> None:

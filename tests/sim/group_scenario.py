@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from tests.domain.test_checkpoint_model import checkpoint_of
 from tests.sim.group_classic import ClassicMember
 from tests.sim.group_clients import Client, Member, read_offsets
+from tests.sim.group_cluster import GroupCluster, GroupSettings
 from tests.sim.group_harms import Story, harm, heal, watch
 from tests.sim.group_people import act, clear, dismiss_doubles, end, enter
-from tests.sim.group_world import GroupSettings, GroupWorld
 
 from lakelog.coordinator.options import GroupOptions
 from lakelog.domain.options import DomainOptions
@@ -60,13 +60,13 @@ def run_group_seed(seed: int) -> GroupResult:
     try:
         _, trace = simulate(main, seed=seed)
     except Exception:  # noqa: BLE001 - whatever escapes is a finding of this seed
-        made[0].world.violations.append(traceback.format_exc(limit=-4))
-    world = made[0].world
-    auditor, history = world.auditor, world.history
-    violations = [*auditor.violations, *world.violations, *world.journal.overlaps]
+        made[0].cluster.violations.append(traceback.format_exc(limit=-4))
+    cluster = made[0].cluster
+    auditor, history = cluster.auditor, cluster.history
+    violations = [*auditor.violations, *cluster.violations, *cluster.journal.overlaps]
     violations += check_group_history(history, auditor.log_view)
     asked = len(history.beaten) + len(history.committed) + len(history.told) + len(history.read)
-    reached = world.reached | auditor.reached
+    reached = cluster.reached | auditor.reached
     return GroupResult(seed, violations, reached, trace, made[0].settled_s, asked)
 
 
@@ -104,19 +104,19 @@ def draw(loop: SimLoop) -> Story:
         is_calm=is_calm,
     )
     quiet = Faults(latency_s=dice.pick((0.001, 0.005)))
-    world = GroupWorld.make(
+    cluster = GroupCluster(
         loop,
         settings,
         meta_faults=quiet if is_calm else draw_faults(dice, often),
         object_faults=quiet if is_calm else draw_faults(dice, often),
     )
-    world.loses_replies = 0.0 if is_calm else dice.pick((0.0, 0.01, 0.05))
-    world.topics.put("t0", dice.number(2, 7))
-    world.topics.put("t1", dice.number(1, 5))
+    cluster.loses_replies = 0.0 if is_calm else dice.pick((0.0, 0.01, 0.05))
+    cluster.topics.put("t0", dice.number(2, 7))
+    cluster.topics.put("t1", dice.number(1, 5))
     harms = CALM_HARMS if is_calm else HARMS
-    story = Story(world, dice, frozenset(one for one in harms if dice.chance(0.5)))
-    world.auditor.on_expired.append(story.judge_expiry)
-    world.auditor.on_born.append(story.judge_birth)
+    story = Story(cluster, dice, frozenset(one for one in harms if dice.chance(0.5)))
+    cluster.auditor.on_expired.append(story.judge_expiry)
+    cluster.auditor.on_born.append(story.judge_birth)
     return story
 
 
@@ -141,10 +141,10 @@ def draw_faults(dice: SimEntropy, often: float) -> Faults:
 
 async def tell(story: Story) -> None:
     """From the first broker to the last look."""
-    world = story.world
-    for number in range(world.settings.brokers):
+    cluster = story.cluster
+    for number in range(cluster.settings.brokers):
         story.begin(number)
-    reader = Client(world, "reader")
+    reader = Client(cluster, "reader")
     watching = asyncio.create_task(watch(story))
     async with asyncio.TaskGroup() as group:
         group.create_task(harm(story, FAULTS_S))
@@ -152,8 +152,8 @@ async def tell(story: Story) -> None:
         group.create_task(_read(story, reader))
         group.create_task(heal(story, FAULTS_S))
     dismiss_doubles(story)
-    if len(world.brokers) > 1 and story.dice.chance(0.3):
-        story.bury(story.dice.pick(world.brokers))
+    if len(cluster.brokers) > 1 and story.dice.chance(0.3):
+        story.bury(story.dice.pick(cluster.brokers))
     await _settle(story)
     await _rest(story)
     watching.cancel()
@@ -166,17 +166,17 @@ async def _populate(story: Story) -> None:
     for group_id in story.casts:
         for _ in range(story.dice.number(1, 4)):
             enter(story, group_id)
-    while story.world.loop.time() < FAULTS_S:
+    while story.cluster.loop.time() < FAULTS_S:
         await asyncio.sleep(story.dice.waiting_s(1.5))
-        if story.world.loop.time() < FAULTS_S:
+        if story.cluster.loop.time() < FAULTS_S:
             act(story, FAULTS_S)
 
 
 async def _read(story: Story, reader: Client) -> None:
     """Somebody else looks at the offsets, wherever."""
-    world = story.world
-    places = sorted(world.topics.places(("t0", "t1")))
-    while world.loop.time() < FAULTS_S:
+    cluster = story.cluster
+    places = sorted(cluster.topics.places(("t0", "t1")))
+    while cluster.loop.time() < FAULTS_S:
         await asyncio.sleep(reader.dice.waiting_s(0.7))
         reader.move()
         await read_offsets(reader, reader.dice.pick(sorted(story.casts)), places)
@@ -185,13 +185,13 @@ async def _read(story: Story, reader: Client) -> None:
 def _limit_s(story: Story) -> float:
     """P2: how long a group may take once all is well: a session, a rebalance, and their sum of
     what clients wait for in vain before they ask again."""
-    settings = story.world.settings
+    settings = story.cluster.settings
     session_ms = max(settings.session_ms, settings.options.consumer_session_timeout_ms)
     return LATE_S + (2 * session_ms + 2 * settings.rebalance_ms) / 1000 + 20.0
 
 
 async def _settle(story: Story) -> None:
-    loop = story.world.loop
+    loop = story.cluster.loop
     limit_s = loop.time() + _limit_s(story)
     earliest_s = loop.time() + LATE_S
     began_s = loop.time()
@@ -209,13 +209,13 @@ async def _settle(story: Story) -> None:
         elif loop.time() >= max(earliest_s, began_s + story.settled_s + CALM_S):
             return
     for group_id in story.casts:
-        story.world.violations += [f"P2 {said}" for said in trouble(story, group_id)]
+        story.cluster.violations += [f"P2 {said}" for said in trouble(story, group_id)]
 
 
 def trouble(story: Story, group_id: str) -> list[str]:
     """P2: what keeps the group from being at rest, as the log and its members see it."""
-    world = story.world
-    group = world.group(group_id)
+    cluster = story.cluster
+    group = cluster.group(group_id)
     members = [one for one in story.members if one.group_id == group_id]
     known = set() if group is None else set(group.members)
     if known != {one.member_id for one in members}:
@@ -238,12 +238,12 @@ def trouble(story: Story, group_id: str) -> list[str]:
             for one in members
             if one.owned != held(group.members[one.member_id]) or one.generation() != group.epoch
         ]
-    return [*bad, *_uncovered(world, group_id, members)]
+    return [*bad, *_uncovered(cluster, group_id, members)]
 
 
-def _uncovered(world: GroupWorld, group_id: str, members: list[Member]) -> list[str]:
+def _uncovered(cluster: GroupCluster, group_id: str, members: list[Member]) -> list[str]:
     read = sorted({name for one in members for name in one.topics})
-    counts: dict[object, int] = dict.fromkeys(world.topics.places(tuple(read)), 0)
+    counts: dict[object, int] = dict.fromkeys(cluster.topics.places(tuple(read)), 0)
     for one in members:
         for place in one.owned:
             counts[place] = counts.get(place, 0) + 1
@@ -252,24 +252,24 @@ def _uncovered(world: GroupWorld, group_id: str, members: list[Member]) -> list[
 
 async def _rest(story: Story) -> None:
     """P5: quiet costs no rebalance, and steady heartbeats write nothing (K8)."""
-    world = story.world
-    written = dict(world.auditor.written)
+    cluster = story.cluster
+    written = dict(cluster.auditor.written)
     await asyncio.sleep(QUIET_S)
     if story.settled_s:
         for group_id in story.casts:
-            more = world.auditor.written[group_id] - written.get(group_id, 0)
+            more = cluster.auditor.written[group_id] - written.get(group_id, 0)
             if more:
-                world.violations.append(f"P5 {group_id}: {more} events were written in quiet")
-            world.violations += [f"P5 {said}" for said in trouble(story, group_id)]
-    causes = world.auditor.causes
+                cluster.violations.append(f"P5 {group_id}: {more} events were written in quiet")
+            cluster.violations += [f"P5 {said}" for said in trouble(story, group_id)]
+    causes = cluster.auditor.causes
     for group_id in story.casts:
         if causes[f"{group_id} rebalances"] > 2 * causes[f"{group_id} causes"]:
-            world.violations.append(f"P5 {group_id}: {dict(causes)}")
+            cluster.violations.append(f"P5 {group_id}: {dict(causes)}")
 
 
 async def _compare(story: Story) -> None:
     """Rule 13: all brokers, a fresh one too, have what the log means."""
-    world = story.world
+    cluster = story.cluster
     fresh = story.begin(0, kill=True, elsewhere=True)
     for _ in range(200):
         if fresh.ready or fresh.died is not None:
@@ -278,11 +278,11 @@ async def _compare(story: Story) -> None:
     for member in list(story.members):
         end(story, member)
     await asyncio.sleep(1.0)
-    for broker in world.brokers:
+    for broker in cluster.brokers:
         if not broker.ready or any(replica.stopped for replica in broker.replicas):
-            world.violations.append(f"{broker.name} does not serve: {broker.died!r}")
+            cluster.violations.append(f"{broker.name} does not serve: {broker.died!r}")
             continue
-        for replica, state in zip(broker.replicas, world.auditor.states, strict=True):
+        for replica, state in zip(broker.replicas, cluster.auditor.states, strict=True):
             await broker.spawn(replica.prove(arrived_s=broker.clock.monotonic_s()))
             if checkpoint_of(replica.state) != checkpoint_of(state):
-                world.violations.append(f"R13 {broker.name} has another state than the log")
+                cluster.violations.append(f"R13 {broker.name} has another state than the log")

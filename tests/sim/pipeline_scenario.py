@@ -1,4 +1,4 @@
-"""The world of the log with pipelines in it: what clients see is the same, and tables are exact.
+"""The simulated log with pipelines on it: what clients see is the same, and tables are exact.
 
 The story is that of `scenario`, with two pipelines over the same faulty stores and a catalog that
 fails as well. They are killed, stopped past their leases and started again; once all is healed they
@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 from tests.sim import scenario
-from tests.sim.pipeline_world import Worker
+from tests.sim.log_cluster import LogCluster
+from tests.sim.pipeline_worker import Worker
 from tests.sim.scenario import FAULTS_S, SHORT_LIVED, STREAMS, TOPIC, Result, Story
-from tests.sim.world import World
 
 from lakelog.catalog.port import TableName
 from lakelog.index.ports import IndexedTopic
@@ -66,14 +66,14 @@ class Crew:
         self.lives += 1
         name = f"pipeline-{self.lives}"
         topics = self.topics
-        world = self.story.world
-        worker = Worker(world, name, self.tables, self.faults, self.options, topics)
+        cluster = self.story.cluster
+        worker = Worker(cluster, name, self.tables, self.faults, self.options, topics)
         self.workers.append(worker)
         worker.start()
         return worker
 
     def topics(self) -> list[IndexedTopic]:
-        heads = self.story.world.auditor.heads()
+        heads = self.story.cluster.auditor.heads()
         streams = (*STREAMS, SHORT_LIVED)
         if not set(STREAMS) <= heads.keys():
             return []
@@ -111,16 +111,18 @@ def run_pipeline_seed(seed: int) -> Result:
         trace = ""
         made[0].story.violations.append(traceback.format_exc(limit=-3))
     story = made[0].story
-    world = story.world
-    violations = [*world.auditor.violations, *story.violations, *world.journal.overlaps]
-    violations += check_history(world.history)
-    return Result(seed, violations, world.reached | world.auditor.reached, trace, world.history)
+    cluster = story.cluster
+    violations = [*cluster.auditor.violations, *story.violations, *cluster.journal.overlaps]
+    violations += check_history(cluster.history)
+    return Result(
+        seed, violations, cluster.reached | cluster.auditor.reached, trace, cluster.history
+    )
 
 
 def _draw(loop: SimLoop) -> Crew:
     story = scenario.draw(loop)
-    settings = story.world.settings
-    story.world.settings = replace(settings, log=replace(settings.log, table_threads=0))
+    settings = story.cluster.settings
+    story.cluster.settings = replace(settings, log=replace(settings.log, table_threads=0))
     dice = loop.dice("crew")
     often = dice.pick((0.0, 0.03, 0.1))
     plan = PlanOptions(freshness_ms=dice.pick((0, 300, 1500)), entries_due=dice.pick((3, 1000)))
@@ -137,7 +139,7 @@ def _draw(loop: SimLoop) -> Crew:
         upkeep_ms=dice.pick((0, 400)),
         rewrite=RewriteOptions(files_min=dice.pick((3, 8))),
     )
-    tables = MemoryTables(story.world.clock, snapshots_kept=dice.pick((1, 10)))
+    tables = MemoryTables(story.cluster.clock, snapshots_kept=dice.pick((1, 10)))
     return Crew(story, dice, tables, scenario.draw_faults(dice, often), options)
 
 
@@ -151,7 +153,7 @@ async def _tell(crew: Crew) -> None:
 
 async def _work(crew: Crew) -> None:
     """Two pipelines, and what happens to them; in the end they are quiet."""
-    loop = crew.story.world.loop
+    loop = crew.story.cluster.loop
     for _ in range(2):
         crew.begin()
     while loop.time() < FAULTS_S:
@@ -171,68 +173,68 @@ async def _work(crew: Crew) -> None:
 
 
 async def _harm(crew: Crew, worker: Worker) -> None:
-    world, dice = crew.story.world, crew.dice
+    cluster, dice = crew.story.cluster, crew.dice
     match dice.pick(("kill", "stop", "outage")):
         case "kill":
-            world.loop.kill_process(worker.process)
+            cluster.loop.kill_process(worker.process)
             crew.workers.remove(worker)
-            world.reached.add("a pipeline was killed")
+            cluster.reached.add("a pipeline was killed")
             await asyncio.sleep(dice.between(0, 1))
             crew.begin()
         case "stop":
-            world.loop.stop_process(worker.process)
+            cluster.loop.stop_process(worker.process)
             await asyncio.sleep(dice.pick((0.3, 1.0, 3.0)))
-            world.loop.continue_process(worker.process)
-            world.reached.add("a pipeline was stopped past its lease")
+            cluster.loop.continue_process(worker.process)
+            cluster.reached.add("a pipeline was stopped past its lease")
         case _:
-            crew.faults.outage_until_s = world.loop.time() + dice.pick((0.3, 2.0))
-            world.reached.add("the catalog was out of reach")
+            crew.faults.outage_until_s = cluster.loop.time() + dice.pick((0.3, 2.0))
+            cluster.reached.add("the catalog was out of reach")
 
 
 async def _check(crew: Crew) -> None:
     """C3, C5, V1 to V6: everything is in its table once, and nothing is left to do."""
-    world, said = crew.story.world, crew.story.violations
-    for value in await world.meta.range(TASKS):
+    cluster, said = crew.story.cluster, crew.story.violations
+    for value in await cluster.metadata.range(TASKS):
         record = decode_record(value.value)
-        if is_open(record) or record.stream not in world.auditor.heads():
+        if is_open(record) or record.stream not in cluster.auditor.heads():
             said.append(f"V6 {record}")
-    inventory = await world.inventory()
+    inventory = await cluster.inventory()
     table = await crew.tables.load(NAME)
     said += [
         f"V3 {key} is named and not there"
         for key in sorted(await crew.tables.reachable(NAME) - inventory.keys())
     ]
     for partition, stream in enumerate((*STREAMS, SHORT_LIVED)):
-        if stream in world.auditor.heads():
+        if stream in cluster.auditor.heads():
             said += await _compare(crew, partition, stream)
-            said += [f"C4 {stream} is in {name}" for name in _wal_names(world, stream)]
-            log_start, head = world.auditor.heads()[stream]
+            said += [f"C4 {stream} is in {name}" for name in _wal_names(cluster, stream)]
+            log_start, head = cluster.auditor.heads()[stream]
             if log_start < head and (table is None or table.vector.get(partition) != head):
                 said.append(f"V1 {stream} ends at {head}, its table: {table}")
 
 
 async def _compare(crew: Crew, partition: int, stream: int) -> list[str]:
-    world = crew.story.world
+    cluster = crew.story.cluster
     rows: list[tuple[int, str]] = []
     for file in await crew.tables.files(NAME, partition=partition, start=0, end=1 << 62):
-        content = pq.read_table(pa.BufferReader(await world.objects.get(file.key)))
+        content = pq.read_table(pa.BufferReader(await cluster.objects.get(file.key)))
         values = [value.decode() for value in content["value"].to_pylist()]
         rows += zip(content["offset"].to_pylist(), values, strict=True)
     found = []
     offsets = [offset for offset, _ in rows]
     if offsets != sorted(set(offsets)):
         found.append(f"C3 {stream}: offsets twice or out of order: {offsets}")
-    final = dict(world.history.final[stream])
+    final = dict(cluster.history.final[stream])
     table = dict(rows)
-    start = world.history.log_starts[stream]
+    start = cluster.history.log_starts[stream]
     if final != {offset: value for offset, value in table.items() if offset >= start}:
         missing = sorted(final.keys() ^ {one for one in table if one >= start})
         found.append(f"C3 {stream}: table and log differ from {start} on at {missing}")
     return found
 
 
-def _wal_names(world: World, stream: int) -> list[WalName]:
-    state = world.auditor.state
+def _wal_names(cluster: LogCluster, stream: int) -> list[WalName]:
+    state = cluster.auditor.state
     rows = state.index.rows(state.streams, state.streams.row_of[stream])
     names = [state.objects.name(state.index.entry(int(row)).object_row) for row in rows]
     return [name for name in names if isinstance(name, WalName)]

@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.domain.test_checkpoint_model import checkpoint_of
 from tests.sim.clients import Consumer, Producer, records_of
-from tests.sim.world import Broker, Settings, World
+from tests.sim.log_cluster import LogBroker, LogCluster, Settings
 
 from lakelog.domain.options import DomainOptions
 from lakelog.log.options import LogOptions
@@ -54,20 +54,20 @@ class Result:
 
 @dataclass(slots=True)
 class Story:
-    """The world of a seed and what is going to happen to it."""
+    """The cluster of a seed and what is going to happen to it."""
 
-    world: World
+    cluster: LogCluster
     dice: SimEntropy
     happens: frozenset[str]
     violations: list[str] = field(default_factory=list)
     lives: int = 0
 
-    def begin(self, number: int) -> Broker:
+    def begin(self, number: int) -> LogBroker:
         """A broker starts, or starts again under its old number."""
         self.lives += 1
-        broker = Broker(self.world, number, self.lives)
-        self.world.brokers = [one for one in self.world.brokers if one.number != number]
-        self.world.brokers.append(broker)
+        broker = LogBroker(self.cluster, number, self.lives)
+        self.cluster.brokers = [one for one in self.cluster.brokers if one.number != number]
+        self.cluster.brokers.append(broker)
         broker.start()
         return broker
 
@@ -88,11 +88,11 @@ def run_seed(seed: int) -> Result:
         trace = ""
         made[0].violations.append(traceback.format_exc(limit=-3))
     story = made[0]
-    world = story.world
-    violations = [*world.auditor.violations, *story.violations, *world.journal.overlaps]
-    violations += check_history(world.history)
-    reached = world.reached | world.auditor.reached
-    return Result(seed, violations, reached, trace, world.history)
+    cluster = story.cluster
+    violations = [*cluster.auditor.violations, *story.violations, *cluster.journal.overlaps]
+    violations += check_history(cluster.history)
+    reached = cluster.reached | cluster.auditor.reached
+    return Result(seed, violations, reached, trace, cluster.history)
 
 
 def draw(loop: SimLoop) -> Story:
@@ -124,14 +124,14 @@ def draw(loop: SimLoop) -> Story:
         ),
         skews_ms=tuple(_skew_ms(dice) for _ in range(brokers)),
     )
-    world = World.make(
+    cluster = LogCluster(
         loop,
         settings,
         meta_faults=draw_faults(dice, often),
         object_faults=draw_faults(dice, often),
     )
     happens = frozenset(harm for harm in HARMS if dice.chance(0.5))
-    return Story(world, dice, happens)
+    return Story(cluster, dice, happens)
 
 
 def _skew_ms(dice: SimEntropy) -> int:
@@ -159,8 +159,8 @@ def draw_faults(dice: SimEntropy, often: float) -> Faults:
 
 
 async def tell(story: Story) -> None:
-    world = story.world
-    for number in range(world.settings.brokers):
+    cluster = story.cluster
+    for number in range(cluster.settings.brokers):
         story.begin(number)
     producers, consumers = _clients(story)
     try:
@@ -182,22 +182,22 @@ async def tell(story: Story) -> None:
 
 
 def _clients(story: Story) -> tuple[list[Producer], list[Consumer]]:
-    world = story.world
+    cluster = story.cluster
     producers = []
     for number, stream in enumerate((*STREAMS, STREAMS[0])):
-        producers.append(Producer(world, f"idempotent-{number}", stream, producer=1000 + number))
-    producers.append(Producer(world, "plain-0", STREAMS[0], producer=-1))
-    producers.append(Producer(world, "plain-1", STREAMS[2], producer=-1))
+        producers.append(Producer(cluster, f"idempotent-{number}", stream, producer=1000 + number))
+    producers.append(Producer(cluster, "plain-0", STREAMS[0], producer=-1))
+    producers.append(Producer(cluster, "plain-1", STREAMS[2], producer=-1))
     if "drop" in story.happens:
-        producers.append(Producer(world, "plain-2", SHORT_LIVED, producer=-1))
-    consumers = [Consumer(world, f"consumer-{stream}", stream) for stream in STREAMS]
+        producers.append(Producer(cluster, "plain-2", SHORT_LIVED, producer=-1))
+    consumers = [Consumer(cluster, f"consumer-{stream}", stream) for stream in STREAMS]
     return producers, consumers
 
 
-async def _somewhere(story: Story, ask: Callable[[Broker], asyncio.Task[Any]]) -> None:
+async def _somewhere(story: Story, ask: Callable[[LogBroker], asyncio.Task[Any]]) -> None:
     """Have some broker do it, and if it is not known to be done, another one (or the same)."""
     while True:
-        running = story.world.running()
+        running = story.cluster.running()
         if running:
             asking = ask(story.dice.pick(running))
             await asyncio.wait([asking], timeout=3.0)
@@ -211,7 +211,7 @@ async def _somewhere(story: Story, ask: Callable[[Broker], asyncio.Task[Any]]) -
 async def _create(story: Story) -> None:
     streams = (*STREAMS, SHORT_LIVED)
 
-    def ask(broker: Broker) -> "asyncio.Task[None]":
+    def ask(broker: LogBroker) -> "asyncio.Task[None]":
         return broker.spawn(broker.log.create_streams(TOPIC, first_partition=0, streams=streams))
 
     await _somewhere(story, ask)
@@ -219,27 +219,27 @@ async def _create(story: Story) -> None:
 
 async def _administer(story: Story) -> None:
     """Trims and drops, by whatever broker."""
-    world, dice = story.world, story.dice
-    while world.loop.time() < FAULTS_S:
+    cluster, dice = story.cluster, story.dice
+    while cluster.loop.time() < FAULTS_S:
         await asyncio.sleep(dice.waiting_s(1.5))
         if "trim" in story.happens:
             stream = dice.pick(STREAMS)
-            _, head = world.auditor.heads().get(stream, (0, 0))
+            _, head = cluster.auditor.heads().get(stream, (0, 0))
             offset = dice.number(0, head + 1)
             await _somewhere(story, partial(_trim, {stream: offset}))
-            world.reached.add("a stream was trimmed")
-        if "drop" in story.happens and dice.chance(0.2) and SHORT_LIVED in world.auditor.heads():
+            cluster.reached.add("a stream was trimmed")
+        if "drop" in story.happens and dice.chance(0.2) and SHORT_LIVED in cluster.auditor.heads():
             await _somewhere(story, lambda b: b.spawn(b.log.drop_streams([SHORT_LIVED])))
-            world.reached.add("a stream was dropped")
+            cluster.reached.add("a stream was dropped")
 
 
-def _trim(offsets: dict[int, int], broker: Broker) -> asyncio.Task[Any]:
+def _trim(offsets: dict[int, int], broker: LogBroker) -> asyncio.Task[Any]:
     return broker.spawn(broker.log.trim(offsets))
 
 
 async def _harm(story: Story) -> None:
     """What happens to processes, clocks and links, until it is time to heal."""
-    world, dice = story.world, story.dice
+    cluster, dice = story.cluster, story.dice
     harms = [
         harm
         for name, harm in (("kill", _kill), ("stop", _stop), ("outage", _cut), ("jump", _jump))
@@ -247,22 +247,22 @@ async def _harm(story: Story) -> None:
     ]
     while harms:
         await asyncio.sleep(dice.waiting_s(1.2))
-        if world.loop.time() >= FAULTS_S or not world.brokers:
+        if cluster.loop.time() >= FAULTS_S or not cluster.brokers:
             return
-        await dice.pick(harms)(story, dice.pick(world.brokers))
+        await dice.pick(harms)(story, dice.pick(cluster.brokers))
 
 
-async def _kill(story: Story, broker: Broker) -> None:
-    story.world.loop.kill_process(broker.process)
-    story.world.loop.note("kill", broker.name)
-    story.world.reached.add("a broker was killed")
+async def _kill(story: Story, broker: LogBroker) -> None:
+    story.cluster.loop.kill_process(broker.process)
+    story.cluster.loop.note("kill", broker.name)
+    story.cluster.reached.add("a broker was killed")
     await asyncio.sleep(story.dice.between(0, 2))
     story.begin(broker.number)
 
 
-async def _stop(story: Story, broker: Broker) -> None:
+async def _stop(story: Story, broker: LogBroker) -> None:
     """SIGSTOP and SIGCONT; now and then its supervisor has started another one meanwhile."""
-    loop = story.world.loop
+    loop = story.cluster.loop
     loop.stop_process(broker.process)
     loop.note("stop", broker.name)
     pause_s = story.dice.pick((0.1, 1.0, 4.0, 8.0))
@@ -273,25 +273,25 @@ async def _stop(story: Story, broker: Broker) -> None:
     await asyncio.sleep(pause_s / 2)
     loop.continue_process(broker.process)
     loop.note("continue", broker.name)
-    story.world.reached.add("a broker was stopped and continued")
+    story.cluster.reached.add("a broker was stopped and continued")
     if replaced:
         # Its session ended long ago; it takes a moment to notice, and may do anything meanwhile.
         await asyncio.sleep(story.dice.between(0, 2))
         loop.kill_process(broker.process)
-        story.world.reached.add("a broker was replaced while it was stopped")
+        story.cluster.reached.add("a broker was replaced while it was stopped")
 
 
-async def _cut(story: Story, _: Broker) -> None:
-    world = story.world
-    faults = story.dice.pick((world.meta_faults, world.object_faults))
-    faults.outage_until_s = world.loop.time() + story.dice.pick((0.3, 2.0, 5.0))
-    world.loop.note("outage", faults.outage_until_s)
-    world.reached.add("a store was out of reach")
+async def _cut(story: Story, _: LogBroker) -> None:
+    cluster = story.cluster
+    faults = story.dice.pick((cluster.meta_faults, cluster.object_faults))
+    faults.outage_until_s = cluster.loop.time() + story.dice.pick((0.3, 2.0, 5.0))
+    cluster.loop.note("outage", faults.outage_until_s)
+    cluster.reached.add("a store was out of reach")
 
 
-async def _jump(story: Story, broker: Broker) -> None:
+async def _jump(story: Story, broker: LogBroker) -> None:
     broker.clock.skew_ms += story.dice.pick((-3_600_000, -5_000, 5_000, 3_600_000))
-    story.world.reached.add("a clock jumped")
+    story.cluster.reached.add("a clock jumped")
 
 
 async def _watch(story: Story) -> None:
@@ -299,40 +299,40 @@ async def _watch(story: Story) -> None:
 
     So is one whose name another process took over.
     """
-    world = story.world
-    while world.loop.time() < FAULTS_S + 12:
+    cluster = story.cluster
+    while cluster.loop.time() < FAULTS_S + 12:
         await asyncio.sleep(0.25)
-        for broker in list(world.brokers):
+        for broker in list(cluster.brokers):
             fenced = "another process" in (broker.replica.stopped or "")
             if broker.process.dead or (broker.died is None and not fenced):
                 continue
             if broker.died is not None and not isinstance(broker.died, Failure):
                 story.violations.append(f"{broker.name} died: {broker.died!r}")
-            world.reached.add("a broker ended by itself")
-            world.loop.kill_process(broker.process)
+            cluster.reached.add("a broker ended by itself")
+            cluster.loop.kill_process(broker.process)
             story.begin(broker.number)
 
 
 async def _heal(story: Story) -> None:
-    await asyncio.sleep(FAULTS_S - story.world.loop.time())
-    story.world.meta_faults.heal()
-    story.world.object_faults.heal()
-    story.world.loop.note("heal")
+    await asyncio.sleep(FAULTS_S - story.cluster.loop.time())
+    story.cluster.meta_faults.heal()
+    story.cluster.object_faults.heal()
+    story.cluster.loop.note("heal")
 
 
 async def _finish(story: Story) -> None:
     """All is well again: everybody serves, everything acknowledged is there, garbage goes."""
-    world = story.world
-    options = world.settings.log
+    cluster = story.cluster
+    options = cluster.settings.log
     passes_s = (options.grace_ms + 3 * options.sweep_interval_ms) / 1000
-    horizon_ms = world.auditor.state.horizon_ms
+    horizon_ms = cluster.auditor.state.horizon_ms
     await asyncio.sleep(6.0 + 2 * passes_s)
-    for broker in world.brokers:
+    for broker in cluster.brokers:
         if broker.replica.stopped or not broker.ready:
             reason = broker.replica.stopped or broker.died
             story.violations.append(f"{broker.name} does not serve: {reason!r}")
-    inventory = await world.inventory()
-    state = world.auditor.state
+    inventory = await cluster.inventory()
+    state = cluster.auditor.state
     story.violations += check_tiling(state)
     story.violations += check_references(state)
     story.violations += check_inventory(state, inventory)
@@ -344,14 +344,14 @@ async def _finish(story: Story) -> None:
 def _anyone_sweeps(story: Story) -> bool:
     """Rule 20: a broker whose clock is hopeless does not clean up."""
     return any(
-        abs(broker.clock.skew_ms) <= story.world.settings.log.clock_skew_max_ms
-        for broker in story.world.brokers
+        abs(broker.clock.skew_ms) <= story.cluster.settings.log.clock_skew_max_ms
+        for broker in story.cluster.brokers
     )
 
 
-async def _read_all(story: Story, fresh: Broker) -> None:
+async def _read_all(story: Story, fresh: LogBroker) -> None:
     """A fresh broker reads every stream from end to end, into the history."""
-    world = story.world
+    cluster = story.cluster
     for _ in range(200):
         if fresh.ready:
             break
@@ -360,9 +360,9 @@ async def _read_all(story: Story, fresh: Broker) -> None:
         story.violations.append(f"a fresh broker does not serve: {fresh.died!r}")
         return
     await fresh.replica.prove(arrived_s=fresh.clock.monotonic_s())
-    if checkpoint_of(fresh.replica.state) != checkpoint_of(world.auditor.state):
+    if checkpoint_of(fresh.replica.state) != checkpoint_of(cluster.auditor.state):
         story.violations.append("R13 a fresh broker's state is not what the log means")
-    for stream, (log_start, head) in sorted(world.auditor.heads().items()):
+    for stream, (log_start, head) in sorted(cluster.auditor.heads().items()):
         records: list[tuple[int, str]] = []
         offset = log_start
         while offset < head:
@@ -373,5 +373,5 @@ async def _read_all(story: Story, fresh: Broker) -> None:
                 break
             records += some
             offset = some[-1][0] + 1
-        world.history.final[stream] = tuple(records)
-        world.history.log_starts[stream] = log_start
+        cluster.history.final[stream] = tuple(records)
+        cluster.history.log_starts[stream] = log_start

@@ -1,4 +1,4 @@
-"""The world of the log with jobs in it that put WAL objects themselves and commit them (RFC 0004).
+"""The simulated log with jobs that put WAL objects themselves and commit them (RFC 0004).
 
 The story is that of `scenario`. A job has one driver: it writes version after version, each with
 the same rows however often it must, sometimes with the objects that it has, sometimes, as if it had
@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from tests.log.placing import RULE
 from tests.sim import scenario
 from tests.sim.clients import CLIENT_TIMEOUT_S, Client, make_batch
+from tests.sim.log_cluster import REQUEST_S, LogBroker, LogCluster
 from tests.sim.scenario import FAULTS_S, SHORT_LIVED, STREAMS, Result, Story
-from tests.sim.world import CLUSTER, REQUEST_S, Broker, World
+from tests.simulated_cluster import SimulatedProcess
 
 from lakelog.domain.envelope import DomainRecord, Stamp, decode_record, encode_record
 from lakelog.domain.events import Commit, Genesis
@@ -30,13 +31,10 @@ from lakelog.model.ids import DomainId
 from lakelog.records.batch_rows import rows_of
 from lakelog.testing.faulty import (
     Faults,
-    FaultyLink,
-    FaultyMetadataStore,
-    FaultyObjectStore,
     Mutation,
 )
 from lakelog.testing.invariants import OperationOutcome, Sent, check_history
-from lakelog.testing.simulation import Process, SimClock, SimLoop, simulate
+from lakelog.testing.simulation import SimLoop, simulate
 from lakelog.wal.layout import TOKEN_BYTES, make_wal_id, object_key
 
 LAST_S = FAULTS_S + 11
@@ -59,7 +57,7 @@ MUST_REACH_WRITES = {
 class Ledger:
     """What the log says of writes, folded once more beside the auditor."""
 
-    world: World
+    cluster: LogCluster
     state: DomainState = field(default_factory=DomainState)
     taken: dict[tuple[str, int], int] = field(default_factory=dict)
     violations: list[str] = field(default_factory=list)
@@ -72,13 +70,13 @@ class Ledger:
         level = self.state.level
         applied = apply_record(self.state, record)
         if level and self.state.level > level:
-            self.world.reached.add("a domain was upgraded")
+            self.cluster.reached.add("a domain was upgraded")
         for event, outcome in zip(record.events, applied.outcomes, strict=True):
             if isinstance(event, Write) and isinstance(outcome, Written):
                 self._judge(event, outcome)
 
     def _judge(self, event: Write, outcome: Written) -> None:
-        self.world.reached.add(f"a write was {outcome.verdict.name}")
+        self.cluster.reached.add(f"a write was {outcome.verdict.name}")
         name = f"{event.application}/{event.version}"
         if outcome.verdict is not WriteVerdict.TAKEN:
             if outcome.commits:
@@ -95,16 +93,14 @@ class Ledger:
 class Job(Client):
     """One driver and its tasks, which are quick: every task puts one object."""
 
-    def __init__(self, world: World, name: str, streams: tuple[int, ...]) -> None:
-        super().__init__(world, name)
+    def __init__(self, cluster: LogCluster, name: str, streams: tuple[int, ...]) -> None:
+        super().__init__(cluster, name)
         self.streams = streams
         self.acknowledged: list[int] = []
         self.is_done = False
-        process = Process(name)
-        self.clock = SimClock(world.loop, skew_ms=self.dice.number(-3_000, 3_000))
-        dice = world.loop.dice(f"{name}/objects")
-        link = FaultyLink(world.loop, process, dice, world.object_faults, world.journal)
-        self.objects = FaultyObjectStore(link, world.objects, own=self.clock, theirs=world.clock)
+        driver = SimulatedProcess(cluster, name, skew_ms=self.dice.number(-3_000, 3_000))
+        self.clock = driver.clock
+        self.objects = driver.object_store(cluster.object_faults)
 
     async def run(self) -> None:
         """Write versions until it is time to heal, and see the last one through."""
@@ -116,7 +112,7 @@ class Job(Client):
             }
             is_known = await self._see_through(version, rows)
             for stream, values in rows.items():
-                self.world.history.sent.append(_sent(self, stream, version, values))
+                self.cluster.history.sent.append(_sent(self, stream, version, values))
             if not is_known:
                 break
             self.acknowledged.append(version)
@@ -138,18 +134,18 @@ class Job(Client):
                 repeats -= 1
                 placed = None
                 continue
-            if not set(self.streams) <= self.world.auditor.heads().keys():
+            if not set(self.streams) <= self.cluster.auditor.heads().keys():
                 return False
             self.leave()
             if ending is OperationOutcome.FAILED or self.dice.chance(0.5):
                 placed = None
-                self.world.reached.add("a commit was repeated with new objects")
+                self.cluster.reached.add("a commit was repeated with new objects")
             else:
-                self.world.reached.add("a commit was repeated with its objects")
+                self.cluster.reached.add("a commit was repeated with its objects")
             await asyncio.sleep(self.dice.waiting_s(0.1))
         return True
 
-    async def _placed(self, broker: Broker, rows: dict[int, list[str]]) -> list[Commit] | None:
+    async def _placed(self, broker: LogBroker, rows: dict[int, list[str]]) -> list[Commit] | None:
         """The Commits of two objects in the store, or None when that did not work."""
         earliest_ms = broker.log.writes.place("there").id_time_ms_min
         commits = []
@@ -176,7 +172,7 @@ class Job(Client):
         return commits
 
     async def _commit(
-        self, broker: Broker, version: int, commits: list[Commit]
+        self, broker: LogBroker, version: int, commits: list[Commit]
     ) -> OperationOutcome:
         rules = dict.fromkeys(self.streams, RULE)
         wanted = IdempotentWrite(self.name, version, {0: commits}, rules)
@@ -186,16 +182,16 @@ class Job(Client):
         if error is None:
             return OperationOutcome.OK
         if isinstance(error, Refused):
-            self.world.reached.add("a write was refused to its driver")
+            self.cluster.reached.add("a write was refused to its driver")
             return OperationOutcome.FAILED
         if not isinstance(error, Failure):
             raise error
         if isinstance(error, OutcomeUnknown):
-            self.world.reached.add("the outcome of a commit was unknown")
+            self.cluster.reached.add("the outcome of a commit was unknown")
         return OperationOutcome.UNKNOWN
 
 
-async def _written(broker: Broker, wanted: IdempotentWrite) -> tuple[WrittenDomain, ...]:
+async def _written(broker: LogBroker, wanted: IdempotentWrite) -> tuple[WrittenDomain, ...]:
     return await broker.log.write(wanted, deadline_s=broker.clock.monotonic_s() + REQUEST_S)
 
 
@@ -219,7 +215,7 @@ def run_write_seed(seed: int) -> Result:
 
     async def main(loop: SimLoop) -> None:
         story = scenario.draw(loop)
-        ledger = Ledger(story.world)
+        ledger = Ledger(story.cluster)
         made.append((story, ledger))
         await _tell(story, ledger)
 
@@ -229,21 +225,23 @@ def run_write_seed(seed: int) -> Result:
         trace = ""
         made[0][0].violations.append(traceback.format_exc(limit=-3))
     story, ledger = made[0]
-    world = story.world
-    violations = [*world.auditor.violations, *story.violations, *world.journal.overlaps]
+    cluster = story.cluster
+    violations = [*cluster.auditor.violations, *story.violations, *cluster.journal.overlaps]
     violations += ledger.violations
-    violations += check_history(world.history)
-    return Result(seed, violations, world.reached | world.auditor.reached, trace, world.history)
+    violations += check_history(cluster.history)
+    return Result(
+        seed, violations, cluster.reached | cluster.auditor.reached, trace, cluster.history
+    )
 
 
 async def _tell(story: Story, ledger: Ledger) -> None:
-    world = story.world
-    world.journal.listeners.append(ledger.hear)
-    if world.loop.dice("level").chance(0.5):
-        await _found_at_level_1(world)
-    jobs = [Job(world, "job-0", STREAMS[1:]), Job(world, "job-1", (STREAMS[0],))]
+    cluster = story.cluster
+    cluster.journal.listeners.append(ledger.hear)
+    if cluster.loop.dice("level").chance(0.5):
+        await _found_at_level_1(cluster)
+    jobs = [Job(cluster, "job-0", STREAMS[1:]), Job(cluster, "job-1", (STREAMS[0],))]
     if "drop" in story.happens:
-        jobs.append(Job(world, "job-2", (STREAMS[1], SHORT_LIVED)))
+        jobs.append(Job(cluster, "job-2", (STREAMS[1], SHORT_LIVED)))
     async with asyncio.TaskGroup() as group:
         group.create_task(_work(story, jobs), name="jobs")
         await scenario.tell(story)
@@ -256,21 +254,19 @@ async def _tell(story: Story, ledger: Ledger) -> None:
             story.violations.append(f"X1 {job.name}: out of order: {places}")
 
 
-async def _found_at_level_1(world: World) -> None:
+async def _found_at_level_1(cluster: LogCluster) -> None:
     """The log is of a cluster that is older than writes."""
-    founder = Process("founder")
-    link = FaultyLink(world.loop, founder, world.loop.dice("founder"), Faults(), world.journal)
-    genesis = Genesis(CLUSTER, 0, WRITES_LEVEL - 1)
+    founder = SimulatedProcess(cluster, "founder")
+    metadata = founder.metadata_store(Faults(), cluster.loop.dice("founder"))
+    genesis = Genesis(cluster.cluster_id, 0, WRITES_LEVEL - 1)
     record = DomainRecord("genesis", Stamp(0, 0), WRITES_LEVEL - 1, (genesis,))
-    await (
-        FaultyMetadataStore(link, world.meta).log(keys.domain_log(0)).append(encode_record(record))
-    )
+    await metadata.log(keys.domain_log(0)).append(encode_record(record))
 
 
 async def _work(story: Story, jobs: list[Job]) -> None:
     try:
         async with asyncio.timeout(LAST_S), asyncio.TaskGroup() as group:
-            while not set(STREAMS) <= story.world.auditor.heads().keys():
+            while not set(STREAMS) <= story.cluster.auditor.heads().keys():
                 await asyncio.sleep(0.1)
             for job in jobs:
                 group.create_task(job.run(), name=job.name)

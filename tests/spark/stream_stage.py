@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from tests.lake.stage import StageIndex, staged
 from tests.log.segments import fill
-from tests.log.world import World, run
+from tests.memory_cluster import MemoryCluster, run
 
 from lakelog.index.ports import Bounds, TopicStreams
 from lakelog.lake.read.read_options import parse_read
@@ -62,11 +62,11 @@ class CountingIndex(StageIndex):
 class Theatre:
     """A topic `t` of some partitions, with a stream that reads it."""
 
-    def __init__(self, world: World, index: CountingIndex) -> None:
-        self.world = world
+    def __init__(self, cluster: MemoryCluster, index: CountingIndex) -> None:
+        self.cluster = cluster
         self.index = index
         self.clock = HandClock()
-        self.source = TopicSource(index, world.objects)
+        self.source = TopicSource(index, cluster.objects)
 
     def query(self, **options: str) -> StreamQuery:
         given = {"lakelog.server": "http://h:1", **options}
@@ -80,7 +80,7 @@ class Theatre:
         """So many records more for each partition."""
         for stream, count in enumerate(counts, 1):
             if count:
-                await fill(self.world, self.index.node, stream, 1, each=count)
+                await fill(self.cluster, self.index.node, stream, 1, each=count)
 
     async def add(self, name: str, topic_id: TopicId, *streams: int) -> None:
         log = self.index.node.log
@@ -89,9 +89,9 @@ class Theatre:
 
 
 def play(scenario: Callable[[Theatre], Awaitable[None]], *counts: int) -> None:
-    async def played(world: World) -> None:
-        stage = await staged(world, *range(1, len(counts) + 1))
-        theatre = Theatre(world, CountingIndex(world, stage.node, stage.topic_list))
+    async def played(cluster: MemoryCluster) -> None:
+        stage = await staged(cluster, *range(1, len(counts) + 1))
+        theatre = Theatre(cluster, CountingIndex(cluster, stage.node, stage.topic_list))
         await theatre.fill(*counts)
         await scenario(theatre)
 

@@ -1,7 +1,7 @@
 """A stream over a real log: where it begins, how far a trigger goes, what a batch is."""
 
 import pytest
-from tests.log.world import TOPIC
+from tests.memory_cluster import TOPIC
 from tests.spark.stream_stage import OTHER, Theatre, offsets, play, ranges_of
 
 from lakelog.config.named_options import BadOption

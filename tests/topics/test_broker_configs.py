@@ -3,7 +3,7 @@ from collections.abc import Mapping
 from functools import partial
 
 import pytest
-from tests.topics.stage import Fault, SteppedStore, Steps, World, make, run
+from tests.topics.stepped_stores import Fault, SteppedStore, Steps, TopicStores, make, run
 
 from lakelog.meta import keys
 from lakelog.meta.port import KeyValue
@@ -16,8 +16,8 @@ from lakelog.topics.failures import InvalidConfig, TooLarge
 BYTES = "message.max.bytes"
 
 
-def configs_in(world: World, number: int = 1, steps: Steps | None = None) -> BrokerConfigs:
-    store = SteppedStore(world.store.another(), steps or Steps())
+def configs_in(stores: TopicStores, number: int = 1, steps: Steps | None = None) -> BrokerConfigs:
+    store = SteppedStore(stores.store.another(), steps or Steps())
     return BrokerConfigs(store, BrokerId(number), {BYTES: "1"})
 
 
@@ -35,8 +35,8 @@ def shown(configs: BrokerConfigs) -> list[tuple[ConfigSource, str | None]]:
 
 
 def test_a_brokers_own_hide_those_of_all_and_those_hide_its_options() -> None:
-    async def scenario(world: World) -> None:
-        one, two = configs_in(world, 1), configs_in(world, 2)
+    async def scenario(stores: TopicStores) -> None:
+        one, two = configs_in(stores, 1), configs_in(stores, 2)
         await put(one, ALL_BROKERS, "30")
         await put(one, "1", "20")
         await two.current()
@@ -55,8 +55,8 @@ def test_a_brokers_own_hide_those_of_all_and_those_hide_its_options() -> None:
 
 
 def test_others_notice_within_about_a_second_and_once() -> None:
-    async def scenario(world: World) -> None:
-        here, there = configs_in(world), configs_in(world, 2)
+    async def scenario(stores: TopicStores) -> None:
+        here, there = configs_in(stores), configs_in(stores, 2)
         told: list[str | None] = []
         there.on_change(lambda: told.append(there.altered()[1].configs.get(BYTES)))
         watching = asyncio.ensure_future(there.run())
@@ -70,8 +70,8 @@ def test_others_notice_within_about_a_second_and_once() -> None:
 
 
 def test_two_writers_lose_nothing_of_each_other() -> None:
-    async def scenario(world: World) -> None:
-        here, there = configs_in(world, 1), configs_in(world, 2)
+    async def scenario(stores: TopicStores) -> None:
+        here, there = configs_in(stores, 1), configs_in(stores, 2)
         await asyncio.gather(
             put(here, ALL_BROKERS, "30"),
             put(there, ALL_BROKERS, "9", "background.threads"),
@@ -88,9 +88,9 @@ def test_two_writers_lose_nothing_of_each_other() -> None:
 
 @pytest.mark.parametrize("fault", [Fault.SWALLOWED, Fault.LOST])
 def test_an_unknown_outcome_is_settled_by_reading(fault: Fault) -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(stores: TopicStores) -> None:
         steps = Steps()
-        here, there = configs_in(world, steps=steps), configs_in(world, 2)
+        here, there = configs_in(stores, steps=steps), configs_in(stores, 2)
         steps.faults = {steps.taken + 1: fault}
         await put(here, ALL_BROKERS, "30")
         assert shown(here)[1] == (ConfigSource.DEFAULT_BROKER, "30")
@@ -101,20 +101,20 @@ def test_an_unknown_outcome_is_settled_by_reading(fault: Fault) -> None:
 
 
 def test_a_trial_and_a_refusal_change_nothing() -> None:
-    async def scenario(world: World) -> None:
-        here = configs_in(world)
+    async def scenario(stores: TopicStores) -> None:
+        here = configs_in(stores)
         await here.alter(ALL_BROKERS, lambda _: {BYTES: "5"}, validate_only=True)
         with pytest.raises(InvalidConfig):
             await put(here, ALL_BROKERS, "-5")
-        assert await world.store.get(keys.BROKER_CONFIGS) is None
+        assert await stores.store.get(keys.BROKER_CONFIGS) is None
         assert shown(here)[1] == (ConfigSource.DEFAULT_BROKER, None)
 
     run(scenario)
 
 
 def test_known_topics_follow_a_default_and_keep_what_they_set_themselves() -> None:
-    async def scenario(world: World) -> None:
-        topics, configs = world.registry(), configs_in(world)
+    async def scenario(stores: TopicStores) -> None:
+        topics, configs = stores.registry(), configs_in(stores)
         configs.on_change(lambda: topics.use(topic_layers(configs.altered())))
         await make(topics, "own", 1, max_message_bytes="5")
         await make(topics, "plain", 1)
@@ -130,12 +130,12 @@ def test_known_topics_follow_a_default_and_keep_what_they_set_themselves() -> No
 
 
 def test_a_default_that_contradicts_a_topic_leaves_its_key_readable() -> None:
-    async def scenario(world: World) -> None:
-        topics, configs = world.registry(), configs_in(world)
+    async def scenario(stores: TopicStores) -> None:
+        topics, configs = stores.registry(), configs_in(stores)
         configs.on_change(lambda: topics.use(topic_layers(configs.altered())))
         await make(topics, "t", 1, max_compaction_lag_ms="10")
         await put(configs, ALL_BROKERS, "20", "log.cleaner.min.compaction.lag.ms")
-        fresh = world.registry()
+        fresh = stores.registry()
         fresh.use(topics.layers)
         (found,) = await fresh.all()
         assert (found.settings.min_compaction_lag_ms, found.settings.max_compaction_lag_ms) == (

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
-from tests.topics.stage import MemoryStreams, SteppedStreams, Steps, World, make, run
+from tests.topics.stepped_stores import MemoryStreams, SteppedStreams, Steps, TopicStores, make, run
 
 from lakelog.clock import SeededEntropy
 from lakelog.model.ids import TopicId
@@ -28,34 +28,34 @@ class SleepingStreams(SteppedStreams):
         await super().create_streams(topic, first_partition=first_partition, streams=streams)
 
 
-def sleeper(world: World) -> tuple[Topics, SleepingStreams]:
-    streams = SleepingStreams(world.streams)
-    return Topics(world.store, streams, world.clock, SeededEntropy("sleeper")), streams
+def sleeper(stores: TopicStores) -> tuple[Topics, SleepingStreams]:
+    streams = SleepingStreams(stores.streams)
+    return Topics(stores.store, streams, stores.clock, SeededEntropy("sleeper")), streams
 
 
 def test_streams_of_a_growth_that_came_after_the_deletion_do_not_stay() -> None:
-    async def scenario(world: World) -> None:
-        made = await make(world.registry(), "orders", 1)
-        slow, streams = sleeper(world)
+    async def scenario(stores: TopicStores) -> None:
+        made = await make(stores.registry(), "orders", 1)
+        slow, streams = sleeper(stores)
         growth = asyncio.get_running_loop().create_task(slow.grow(made, 3))
         await streams.asleep.wait()
-        await world.registry().delete(made)
-        assert await world.check_at_rest() == {}
+        await stores.registry().delete(made)
+        assert await stores.check_at_rest() == {}
         streams.awake.set()
         with pytest.raises(NoSuchTopic):
             await growth
-        assert await world.check_at_rest() == {}
+        assert await stores.check_at_rest() == {}
 
     run(scenario)
 
 
 @pytest.mark.parametrize("again", [False, True])
 def test_streams_of_a_creation_that_others_finished_and_deleted_do_not_stay(again: bool) -> None:
-    async def scenario(world: World) -> None:
-        slow, streams = sleeper(world)
+    async def scenario(stores: TopicStores) -> None:
+        slow, streams = sleeper(stores)
         creation = asyncio.get_running_loop().create_task(make(slow, "orders", 2))
         await streams.asleep.wait()
-        helper = world.registry()
+        helper = stores.registry()
         with pytest.raises(TopicExists):
             await make(helper, "orders", 2)
         found = await helper.find("orders")
@@ -64,21 +64,21 @@ def test_streams_of_a_creation_that_others_finished_and_deleted_do_not_stay(agai
         topics = {"orders": await make(helper, "orders", 5)} if again else {}
         streams.awake.set()
         assert (await creation).id == found.id  # it was made, and then deleted
-        assert await world.check_at_rest() == topics
+        assert await stores.check_at_rest() == topics
 
     run(scenario)
 
 
 def test_a_creation_that_another_broker_finished_is_its_authors_success() -> None:
-    async def scenario(world: World) -> None:
-        slow, streams = sleeper(world)
+    async def scenario(stores: TopicStores) -> None:
+        slow, streams = sleeper(stores)
         creation = asyncio.get_running_loop().create_task(make(slow, "orders", 2))
         await streams.asleep.wait()
         with pytest.raises(TopicExists):
-            await make(world.registry(), "orders", 7)
+            await make(stores.registry(), "orders", 7)
         streams.awake.set()
         made = await creation
-        assert await world.check_at_rest() == {"orders": made}
+        assert await stores.check_at_rest() == {"orders": made}
         assert made.partition_count == 2
 
     run(scenario)

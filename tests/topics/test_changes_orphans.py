@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
-from tests.log.world import World, batch, run
-from tests.topics.stage import ManualClock, make
+from tests.memory_cluster import MemoryCluster, batch, run
+from tests.topics.stepped_stores import make, manual_clock
 from tests.topics.test_on_the_log import registry
 
 from lakelog.clock import SeededEntropy
@@ -13,6 +13,7 @@ from lakelog.log.log import Log
 from lakelog.meta import keys
 from lakelog.model.failures import Corrupt, OutcomeUnknown
 from lakelog.model.ids import TopicId
+from lakelog.testing.conformance_meta import ManualClock
 from lakelog.topics.changes import GRACE_S, OrphanStreams
 from lakelog.topics.registry import LEFT_BEHIND_S, Topics
 from lakelog.topics.topic import Topic
@@ -40,15 +41,15 @@ class StalledStreams:
         raise AssertionError(f"it is gone: {streams}")
 
 
-async def deleted_while_its_creator_stalled(world: World, clock: ManualClock) -> Topic:
+async def deleted_while_its_creator_stalled(cluster: MemoryCluster, clock: ManualClock) -> Topic:
     """Another broker finishes the topic, it is deleted, and then the creator's Create lands."""
-    stalled = StalledStreams(world.nodes[0].log)
-    creator = Topics(world.store, stalled, clock, SeededEntropy("creator"))
-    other = Topics(world.store, world.nodes[0].log, clock, SeededEntropy("other"))
+    stalled = StalledStreams(cluster.nodes[0].log)
+    creator = Topics(cluster.metadata, stalled, clock, SeededEntropy("creator"))
+    other = Topics(cluster.metadata, cluster.nodes[0].log, clock, SeededEntropy("other"))
     creating = asyncio.create_task(make(creator, "orders", 3))
     await stalled.stalled.wait()
     await other.refresh()
-    clock.now_s += LEFT_BEHIND_S
+    clock.advance(LEFT_BEHIND_S)
     await other.refresh()
     made = await other.find("orders")
     assert made is not None
@@ -60,15 +61,15 @@ async def deleted_while_its_creator_stalled(world: World, clock: ManualClock) ->
 
 
 def test_streams_that_came_after_their_drop_are_dropped_in_the_second_look() -> None:
-    async def scenario(world: World) -> None:
-        log, clock = (await world.node()).log, ManualClock()
-        gone = await deleted_while_its_creator_stalled(world, clock)
+    async def scenario(cluster: MemoryCluster) -> None:
+        log, clock = (await cluster.node()).log, manual_clock()
+        gone = await deleted_while_its_creator_stalled(cluster, clock)
         assert all(log.facts(stream) for stream in gone.streams())
-        orphans = OrphanStreams(world.store, log, clock)
+        orphans = OrphanStreams(cluster.metadata, log, clock)
         assert await orphans.drop_once() == 0
-        clock.now_s += GRACE_S - 1
+        clock.advance(GRACE_S - 1)
         assert await orphans.drop_once() == 0
-        clock.now_s += 1
+        clock.advance(1)
         assert await orphans.drop_once() == 3
         assert not any(log.facts(stream) for stream in gone.streams())
         assert await orphans.drop_once() == 0
@@ -77,35 +78,35 @@ def test_streams_that_came_after_their_drop_are_dropped_in_the_second_look() -> 
 
 
 def test_topics_that_are_there_or_come_to_be_keep_their_streams() -> None:
-    async def scenario(world: World) -> None:
-        log, clock = (await world.node()).log, ManualClock()
-        made = await make(registry(world, 0), "live", 2)
+    async def scenario(cluster: MemoryCluster) -> None:
+        log, clock = (await cluster.node()).log, manual_clock()
+        made = await make(registry(cluster, 0), "live", 2)
         stalled = StalledStreams(log)
         creating = asyncio.create_task(
-            make(Topics(world.store, stalled, clock, SeededEntropy("slow")), "creating", 2)
+            make(Topics(cluster.metadata, stalled, clock, SeededEntropy("slow")), "creating", 2)
         )
         await stalled.stalled.wait()
         stalled.goes_on.set()
         await asyncio.gather(creating, return_exceptions=True)
         assert len(log.replicas[0].state.streams) == 4
-        orphans = OrphanStreams(world.store, log, clock)
+        orphans = OrphanStreams(cluster.metadata, log, clock)
         for _ in range(3):
             assert await orphans.drop_once() == 0
-            clock.now_s += GRACE_S
-        grown = await registry(world, 0).grow(made, 5)
+            clock.advance(GRACE_S)
+        grown = await registry(cluster, 0).grow(made, 5)
         assert all(log.facts(stream) for stream in grown.streams())
 
     run(scenario)
 
 
 def test_streams_that_hold_records_stay_whatever_the_keys_say() -> None:
-    async def scenario(world: World) -> None:
-        log, clock = (await world.node()).log, ManualClock()
+    async def scenario(cluster: MemoryCluster) -> None:
+        log, clock = (await cluster.node()).log, manual_clock()
         await log.create_streams(STALE, first_partition=0, streams=[1, 2])
-        await log.append([1], [batch(b"x")], deadline_s=world.soon())
-        orphans = OrphanStreams(world.store, log, clock)
+        await log.append([1], [batch(b"x")], deadline_s=cluster.soon())
+        orphans = OrphanStreams(cluster.metadata, log, clock)
         await orphans.drop_once()
-        clock.now_s += GRACE_S
+        clock.advance(GRACE_S)
         assert await orphans.drop_once() == 1
         assert (log.facts(1) is None, log.facts(2) is None) == (False, True)
 
@@ -113,15 +114,15 @@ def test_streams_that_hold_records_stay_whatever_the_keys_say() -> None:
 
 
 def test_a_key_that_cannot_be_read_stops_the_look() -> None:
-    async def scenario(world: World) -> None:
-        log, clock = (await world.node()).log, ManualClock()
+    async def scenario(cluster: MemoryCluster) -> None:
+        log, clock = (await cluster.node()).log, manual_clock()
         await log.create_streams(STALE, first_partition=0, streams=[1])
-        await world.store.put(keys.topic("newer"), b'{"format": 99}', expect=0)
-        orphans = OrphanStreams(world.store, log, clock)
+        await cluster.metadata.put(keys.topic("newer"), b'{"format": 99}', expect=0)
+        orphans = OrphanStreams(cluster.metadata, log, clock)
         for _ in range(2):
             with pytest.raises(Corrupt):
                 await orphans.drop_once()
-            clock.now_s += GRACE_S
+            clock.advance(GRACE_S)
         assert log.facts(1) is not None
 
     run(scenario)

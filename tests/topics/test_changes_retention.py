@@ -1,4 +1,4 @@
-from tests.topics.stage import World, make, run
+from tests.topics.stepped_stores import TopicStores, make, run
 
 from lakelog.log.retention import Policy
 from lakelog.model.ids import BrokerId
@@ -6,19 +6,19 @@ from lakelog.topics.broker_configs import ALL_BROKERS, BrokerConfigs, topic_laye
 from lakelog.topics.changes import policies
 
 
-def configs_in(world: World) -> BrokerConfigs:
-    return BrokerConfigs(world.store.another(), BrokerId(1), {})
+def configs_in(stores: TopicStores) -> BrokerConfigs:
+    return BrokerConfigs(stores.store.another(), BrokerId(1), {})
 
 
 def test_streams_of_topics_that_drop_old_records_have_a_policy() -> None:
-    async def scenario(world: World) -> None:
-        here, there = world.registry(), world.registry()
+    async def scenario(stores: TopicStores) -> None:
+        here, there = stores.registry(), stores.registry()
         await there.current()
         by_time = await make(here, "time", 2, retention_ms="5")
         both = await make(here, "both", 1, retention_bytes="7", cleanup_policy="compact,delete")
         await make(here, "compacted", 1, cleanup_policy="compact")
         await make(here, "for-ever", 1, retention_ms="-1", retention_bytes="-9")
-        assert await policies(there, configs_in(world)) == {
+        assert await policies(there, configs_in(stores)) == {
             **dict.fromkeys(by_time.streams(), Policy(5, -1)),
             **dict.fromkeys(both.streams(), Policy(604_800_000, 7)),
         }
@@ -27,8 +27,8 @@ def test_streams_of_topics_that_drop_old_records_have_a_policy() -> None:
 
 
 def test_records_are_kept_for_as_long_as_another_broker_was_told_just_now() -> None:
-    async def scenario(world: World) -> None:
-        topics, here, there = world.registry(), configs_in(world), configs_in(world)
+    async def scenario(stores: TopicStores) -> None:
+        topics, here, there = stores.registry(), configs_in(stores), configs_in(stores)
         here.on_change(lambda: topics.use(topic_layers(here.altered())))
         topic = await make(topics, "t", 1)
         await there.alter(ALL_BROKERS, lambda _: {"log.retention.ms": "31536000000"})

@@ -5,7 +5,15 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
-from tests.topics.stage import Fault, LoopClock, SteppedStore, Steps, VirtualLoop, World, make
+from tests.topics.stepped_stores import (
+    Fault,
+    LoopClock,
+    SteppedStore,
+    Steps,
+    TopicStores,
+    make,
+    run_virtual,
+)
 
 from lakelog.catalog.definition import Locations
 from lakelog.catalog.pointers import Pointers, TableCreation, TablePointer
@@ -18,7 +26,7 @@ from lakelog.objects.port import Buffer
 from lakelog.topics.registry import Topics
 from lakelog.topics.tables import EVERY_S, TableReconciler
 
-Scenario = Callable[["Stage"], Awaitable[None]]
+Scenario = Callable[["TableStores"], Awaitable[None]]
 
 
 class Moody(MemoryObjectStore):
@@ -32,26 +40,26 @@ class Moody(MemoryObjectStore):
         await super().put(key, parts)
 
 
-class Stage:
+class TableStores(TopicStores):
     """Topics and tables over shared stores, seen by as many brokers as a test wants."""
 
     def __init__(self) -> None:
-        self.world = World()
-        self.objects = Moody(self.world.clock)
+        super().__init__()
+        self.objects = Moody(self.clock)
         self._made = 0
 
     def reconciler(self, topics: Topics, steps: Steps | None = None) -> TableReconciler:
         self._made += 1
-        store = SteppedStore(self.world.store.another(), steps or Steps())
+        store = SteppedStore(self.store.another(), steps or Steps())
         entropy = SeededEntropy(f"reconciler {self._made}")
-        births = TableCreation(store, self.objects, self.world.clock, entropy)
+        births = TableCreation(store, self.objects, self.clock, entropy)
         return TableReconciler(topics, store, births, cluster_id="c", namespace="lakelog")
 
     async def tables(self) -> dict[str, str]:
         """The topic id of each table, by its name, from the metadata itself."""
         found = {}
         locations = Locations.below(self.objects.url)
-        for pointer in await Pointers(self.world.store).tables("lakelog"):
+        for pointer in await Pointers(self.store).tables("lakelog"):
             content = await self.objects.get(locations.key(pointer.metadata_location))
             properties = json.loads(bytes(content))["properties"]
             assert properties["lakelog.cluster_id"] == "c"
@@ -61,122 +69,120 @@ class Stage:
 
     async def put_table(self, name: str, topic_id: str) -> TablePointer:
         entropy = SeededEntropy(topic_id)
-        births = TableCreation(self.world.store, self.objects, self.world.clock, entropy)
+        births = TableCreation(self.store, self.objects, self.clock, entropy)
         return await births.create(TableDefinition(TableName("lakelog", name), name, topic_id, "c"))
 
 
 def run(scenario: Scenario) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(600):
-            await scenario(Stage())
+    async def played() -> None:
+        await scenario(TableStores())
 
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(bounded())
+    run_virtual(played())
 
 
 def test_a_topic_with_the_parquet_format_has_a_table_and_another_has_none() -> None:
-    async def scenario(stage: Stage) -> None:
-        topics = stage.world.registry()
-        reconciler = stage.reconciler(topics)
+    async def scenario(stores: TableStores) -> None:
+        topics = stores.registry()
+        reconciler = stores.reconciler(topics)
         topic = await make(topics, "a.b-c")
         await make(topics, "rows", lakelog_format="kfs")
         assert await reconciler.keep()
-        assert await stage.tables() == {"a.b-c": topic.id.hex()}
-        stage.objects.is_down = True
+        assert await stores.tables() == {"a.b-c": topic.id.hex()}
+        stores.objects.is_down = True
         assert await reconciler.keep()  # there is nothing to write a second time
 
     run(scenario)
 
 
 def test_a_deleted_topic_takes_its_table_with_it_and_a_new_one_has_its_own() -> None:
-    async def scenario(stage: Stage) -> None:
-        topics = stage.world.registry()
-        reconciler = stage.reconciler(topics)
+    async def scenario(stores: TableStores) -> None:
+        topics = stores.registry()
+        reconciler = stores.reconciler(topics)
         first, other = await make(topics, "t"), await make(topics, "other")
         assert await reconciler.keep()
         await topics.delete(first)
         second = await make(topics, "t")
         assert second.id != first.id
         assert await reconciler.keep()
-        assert await stage.tables() == {"t": second.id.hex(), "other": other.id.hex()}
+        assert await stores.tables() == {"t": second.id.hex(), "other": other.id.hex()}
         await topics.delete(second)
         await topics.delete(other)
         assert await reconciler.keep()
-        assert await stage.tables() == {}
+        assert await stores.tables() == {}
 
     run(scenario)
 
 
 def test_a_topic_that_became_rows_keeps_the_table_it_had() -> None:
-    async def scenario(stage: Stage) -> None:
-        topics = stage.world.registry()
-        reconciler = stage.reconciler(topics)
+    async def scenario(stores: TableStores) -> None:
+        topics = stores.registry()
+        reconciler = stores.reconciler(topics)
         topic = await make(topics, "t")
         assert await reconciler.keep()
         await topics.alter(topic, lambda configs: {**configs, "lakelog.format": "kfs"})
         assert await reconciler.keep()
-        assert await stage.tables() == {"t": topic.id.hex()}
+        assert await stores.tables() == {"t": topic.id.hex()}
 
     run(scenario)
 
 
 def test_a_topic_that_was_not_announced_yet_does_not_lose_its_table() -> None:
-    async def scenario(stage: Stage) -> None:
-        author, other = stage.world.registry(), stage.world.registry()
+    async def scenario(stores: TableStores) -> None:
+        author, other = stores.registry(), stores.registry()
         await other.current()
-        reconciler = stage.reconciler(other)
-        await stage.world.store.put(keys.TOPICS_REVISION, b"1")
+        reconciler = stores.reconciler(other)
+        await stores.store.put(keys.TOPICS_REVISION, b"1")
         await other.current()
         topic = await make(author, "t")
-        await stage.put_table("t", topic.id.hex())
+        await stores.put_table("t", topic.id.hex())
         # What the other knows of the topics is from before: the revision has not moved for it.
-        found = await stage.world.store.get(keys.TOPICS_REVISION)
+        found = await stores.store.get(keys.TOPICS_REVISION)
         assert found is not None
         other._freshness._revision = found.version
-        other._freshness._loaded_s = stage.world.clock.monotonic_s()
+        other._freshness._loaded_s = stores.clock.monotonic_s()
         assert other.cached("t") is None
         assert await reconciler.keep()
-        assert await stage.tables() == {"t": topic.id.hex()}
+        assert await stores.tables() == {"t": topic.id.hex()}
 
     run(scenario)
 
 
 def test_a_table_that_is_no_topic_s_is_left_alone() -> None:
-    async def scenario(stage: Stage) -> None:
-        topics = stage.world.registry()
+    async def scenario(stores: TableStores) -> None:
+        topics = stores.registry()
         name = TableName("lakelog", "foreign")
-        await Pointers(stage.world.store).move(name, "s3://elsewhere/metadata.json", expect=0)
-        assert await stage.reconciler(topics).keep()
-        assert await Pointers(stage.world.store).get(name) is not None
+        await Pointers(stores.store).move(name, "s3://elsewhere/metadata.json", expect=0)
+        assert await stores.reconciler(topics).keep()
+        assert await Pointers(stores.store).get(name) is not None
 
     run(scenario)
 
 
 def test_two_brokers_make_one_table_for_each_topic() -> None:
-    async def scenario(stage: Stage) -> None:
-        topics = stage.world.registry()
+    async def scenario(stores: TableStores) -> None:
+        topics = stores.registry()
         expected = {f"t{n}": (await make(topics, f"t{n}", 1)).id.hex() for n in range(20)}
-        reconcilers = [stage.reconciler(stage.world.registry()) for _ in range(3)]
+        reconcilers = [stores.reconciler(stores.registry()) for _ in range(3)]
         await asyncio.gather(*(reconciler.keep() for reconciler in reconcilers))
         assert all([await reconciler.keep() for reconciler in reconcilers])
-        assert await stage.tables() == expected
-        keys_left = [info.key async for info in stage.objects.list("tables/")]
+        assert await stores.tables() == expected
+        keys_left = [info.key async for info in stores.objects.list("tables/")]
         assert len(keys_left) == 20  # who was second deleted what it wrote
 
     run(scenario)
 
 
 def test_a_failure_of_one_table_is_tried_again_and_is_not_that_of_another() -> None:
-    async def scenario(stage: Stage) -> None:
-        topics = stage.world.registry()
-        reconciler = stage.reconciler(topics)
+    async def scenario(stores: TableStores) -> None:
+        topics = stores.registry()
+        reconciler = stores.reconciler(topics)
         first = await make(topics, "first")
-        stage.objects.is_down = True
+        stores.objects.is_down = True
         assert not await reconciler.keep()
-        assert await stage.tables() == {}
-        stage.objects.is_down = False
+        assert await stores.tables() == {}
+        stores.objects.is_down = False
         assert await reconciler.keep()
-        assert await stage.tables() == {"first": first.id.hex()}
+        assert await stores.tables() == {"first": first.id.hex()}
 
     run(scenario)
 
@@ -184,43 +190,41 @@ def test_a_failure_of_one_table_is_tried_again_and_is_not_that_of_another() -> N
 @pytest.mark.parametrize("fault", [Fault.UNAVAILABLE, Fault.LOST, Fault.SWALLOWED])
 @pytest.mark.parametrize("step", range(8))
 def test_whatever_fails_the_tables_are_right_in_the_end(fault: Fault, step: int) -> None:
-    async def scenario(stage: Stage) -> None:
-        topics = stage.world.registry()
+    async def scenario(stores: TableStores) -> None:
+        topics = stores.registry()
         gone, topic = await make(topics, "gone"), await make(topics, "t")
-        assert await stage.reconciler(topics).keep()
+        assert await stores.reconciler(topics).keep()
         await topics.delete(gone)
         again = await make(topics, "gone")
         late = await make(topics, "late")
         expected = {"gone": again.id.hex(), "t": topic.id.hex(), "late": late.id.hex()}
         steps = Steps()
         steps.faults = {step: fault}
-        reconciler = stage.reconciler(topics, steps)
+        reconciler = stores.reconciler(topics, steps)
         is_done = await reconciler.keep()
         assert steps.taken > step
-        assert not is_done or await stage.tables() == expected
+        assert not is_done or await stores.tables() == expected
         assert await reconciler.keep()
-        assert await stage.tables() == expected
+        assert await stores.tables() == expected
 
     run(scenario)
 
 
 def test_a_change_of_the_topics_is_noticed_at_once_and_everything_once_a_minute() -> None:
-    async def scenario(stage: Stage) -> None:
-        topics = stage.world.registry()
-        reconciler = stage.reconciler(topics)
+    async def scenario(stores: TableStores) -> None:
+        topics = stores.registry()
+        reconciler = stores.reconciler(topics)
         running = asyncio.create_task(reconciler.run())
         await asyncio.sleep(1)
         began_s = LoopClock().monotonic_s()
         topic = await make(topics, "t")
         await asyncio.sleep(1)
-        assert await stage.tables() == {"t": topic.id.hex()}
+        assert await stores.tables() == {"t": topic.id.hex()}
         assert LoopClock().monotonic_s() - began_s < 5
-        births = TableCreation(
-            stage.world.store, stage.objects, stage.world.clock, SeededEntropy("x")
-        )
+        births = TableCreation(stores.store, stores.objects, stores.clock, SeededEntropy("x"))
         await births.drop(TableName("lakelog", "t"), topic_id=topic.id.hex())
         await asyncio.sleep(EVERY_S + 1)
-        assert await stage.tables() == {"t": topic.id.hex()}
+        assert await stores.tables() == {"t": topic.id.hex()}
         running.cancel()
 
     run(scenario)

@@ -5,7 +5,14 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from tests.topics.stage import Fault, LoopClock, ManualClock, SteppedStore, Steps, VirtualLoop
+from tests.topics.stepped_stores import (
+    Fault,
+    LoopClock,
+    SteppedStore,
+    Steps,
+    manual_clock,
+    run_virtual,
+)
 
 from lakelog.clock import SeededEntropy
 from lakelog.meta import keys
@@ -16,7 +23,7 @@ from lakelog.topics.cluster import SESSION_TTL_S, Cluster, http_addresses, open_
 from lakelog.topics.routing import BrokerNode
 
 
-class Stage:
+class SharedStore:
     """A store that several brokers share, and time that passes when they wait."""
 
     def __init__(self) -> None:
@@ -32,17 +39,15 @@ class Stage:
         return Cluster(store, self.clock, entropy, record)
 
 
-def run(scenario: Callable[[Stage], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(600):
-            await scenario(Stage())
+def run(scenario: Callable[[SharedStore], Awaitable[None]]) -> None:
+    async def played() -> None:
+        await scenario(SharedStore())
 
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(bounded())
+    run_virtual(played())
 
 
 def now_s() -> float:
-    return asyncio.get_running_loop().time()
+    return LoopClock().monotonic_s()
 
 
 def node(number: int, port: int = 9092, machine: str = "m1", rack: str | None = None) -> BrokerNode:
@@ -51,7 +56,7 @@ def node(number: int, port: int = 9092, machine: str = "m1", rack: str | None = 
 
 def test_the_first_broker_makes_the_record_and_all_others_find_it() -> None:
     async def scenario() -> None:
-        store = MemoryMetadataStore(ManualClock())
+        store = MemoryMetadataStore(manual_clock())
         found = await asyncio.gather(
             *(open_cluster(store.another(), SeededEntropy(str(n))) for n in range(5))
         )
@@ -67,7 +72,7 @@ def test_a_record_whose_writing_was_not_confirmed_is_settled_by_reading(fault: F
     async def scenario() -> None:
         steps = Steps()
         steps.faults = {1: fault}
-        store = SteppedStore(MemoryMetadataStore(ManualClock()), steps)
+        store = SteppedStore(MemoryMetadataStore(manual_clock()), steps)
         if fault is Fault.LOST:
             with pytest.raises(Unavailable):
                 await open_cluster(store, SeededEntropy("x"))
@@ -79,7 +84,7 @@ def test_a_record_whose_writing_was_not_confirmed_is_settled_by_reading(fault: F
 
 def test_another_number_of_domains_is_refused_and_nothing_written() -> None:
     async def scenario() -> None:
-        store = MemoryMetadataStore(ManualClock())
+        store = MemoryMetadataStore(manual_clock())
         await open_cluster(store, SeededEntropy("a"), domains=2)
         before = await store.range("")
         with pytest.raises(Refused, match=r"made with 2 domain\(s\), and 3 are configured"):
@@ -92,7 +97,7 @@ def test_another_number_of_domains_is_refused_and_nothing_written() -> None:
 
 def test_data_of_a_newer_version_is_refused_and_nothing_written() -> None:
     async def scenario() -> None:
-        store = MemoryMetadataStore(ManualClock())
+        store = MemoryMetadataStore(manual_clock())
         newer = {"format": 2, "cluster_id": "x", "domains": 1, "what": "is this"}
         await store.put(keys.CLUSTER, msgspec.json.encode(newer))
         before = await store.range("")
@@ -107,8 +112,8 @@ def test_data_of_a_newer_version_is_refused_and_nothing_written() -> None:
 
 
 def test_brokers_see_each_other_and_agree_on_leaders() -> None:
-    async def scenario(stage: Stage) -> None:
-        first, second = await stage.cluster(), await stage.cluster()
+    async def scenario(shared: SharedStore) -> None:
+        first, second = await shared.cluster(), await shared.cluster()
         await first.register(node(1))
         await second.register(node(2, 9093))
         await first.refresh()
@@ -121,8 +126,8 @@ def test_brokers_see_each_other_and_agree_on_leaders() -> None:
 
 
 def test_an_id_in_use_elsewhere_is_refused_with_what_to_do() -> None:
-    async def scenario(stage: Stage) -> None:
-        first, second = await stage.cluster(), await stage.cluster()
+    async def scenario(shared: SharedStore) -> None:
+        first, second = await shared.cluster(), await shared.cluster()
         await first.register(node(1))
         renewing = asyncio.get_running_loop().create_task(first.run())
         with pytest.raises(Refused, match=r"broker id 1 is in use by a broker at host:9092"):
@@ -133,13 +138,13 @@ def test_an_id_in_use_elsewhere_is_refused_with_what_to_do() -> None:
 
 
 def test_an_id_is_free_once_its_holders_session_has_ended() -> None:
-    async def scenario(stage: Stage) -> None:
-        first, second = await stage.cluster(), await stage.cluster()
+    async def scenario(shared: SharedStore) -> None:
+        first, second = await shared.cluster(), await shared.cluster()
         await first.register(node(1))
         began_s = now_s()
         await second.register(node(1, 9092, "m2"))
         assert now_s() - began_s >= SESSION_TTL_S
-        third = await stage.cluster()
+        third = await shared.cluster()
         await second.leave()
         began_s = now_s()
         await third.register(node(1, 9092, "m3"))
@@ -149,8 +154,8 @@ def test_an_id_is_free_once_its_holders_session_has_ended() -> None:
 
 
 def test_a_restart_on_its_own_port_does_not_wait() -> None:
-    async def scenario(stage: Stage) -> None:
-        first, second = await stage.cluster(), await stage.cluster()
+    async def scenario(shared: SharedStore) -> None:
+        first, second = await shared.cluster(), await shared.cluster()
         await first.register(node(1))
         began_s = now_s()
         await second.register(node(1))
@@ -159,14 +164,14 @@ def test_a_restart_on_its_own_port_does_not_wait() -> None:
         await second._renew(node(1))
         await asyncio.sleep(0.2)  # the first one's session has ended now, and takes nothing along
         await second.refresh()
-        assert await stage.store.get(keys.broker(1)) is not None
+        assert await shared.store.get(keys.broker(1)) is not None
 
     run(scenario)
 
 
 def test_a_broker_whose_session_was_lost_registers_again() -> None:
-    async def scenario(stage: Stage) -> None:
-        cluster = await stage.cluster()
+    async def scenario(shared: SharedStore) -> None:
+        cluster = await shared.cluster()
         await cluster.register(node(1))
         await asyncio.sleep(SESSION_TTL_S * 2)
         assert cluster.alive_until_s < now_s()
@@ -174,14 +179,14 @@ def test_a_broker_whose_session_was_lost_registers_again() -> None:
         assert [n.id for n in cluster.nodes()] == [1]  # we know that we live
         await cluster._renew(node(1))
         assert cluster.alive_until_s == now_s() + SESSION_TTL_S
-        assert await stage.store.get(keys.broker(1)) is not None
+        assert await shared.store.get(keys.broker(1)) is not None
 
     run(scenario)
 
 
 def test_a_broker_whose_id_was_taken_meanwhile_stops() -> None:
-    async def scenario(stage: Stage) -> None:
-        first, second = await stage.cluster(), await stage.cluster()
+    async def scenario(shared: SharedStore) -> None:
+        first, second = await shared.cluster(), await shared.cluster()
         await first.register(node(1))
         await asyncio.sleep(SESSION_TTL_S + 1)
         await second.register(node(1, 9092, "m2"))
@@ -194,9 +199,9 @@ def test_a_broker_whose_id_was_taken_meanwhile_stops() -> None:
 
 
 def test_the_list_of_brokers_stays_while_the_store_cannot_be_read() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(shared: SharedStore) -> None:
         steps = Steps()
-        first, second = await stage.cluster(steps), await stage.cluster()
+        first, second = await shared.cluster(steps), await shared.cluster()
         await second.register(node(2, 9093))
         await first.register(node(1))
         before = first.view()
@@ -210,8 +215,8 @@ def test_the_list_of_brokers_stays_while_the_store_cannot_be_read() -> None:
 
 
 def test_a_broker_is_listed_until_its_session_has_ended() -> None:
-    async def scenario(stage: Stage) -> None:
-        first, second = await stage.cluster(), await stage.cluster()
+    async def scenario(shared: SharedStore) -> None:
+        first, second = await shared.cluster(), await shared.cluster()
         await first.register(node(1))
         await second.register(node(2, 9093))
         for _ in range(int(SESSION_TTL_S) - 1):
@@ -229,23 +234,23 @@ def test_a_broker_is_listed_until_its_session_has_ended() -> None:
 @pytest.mark.parametrize("step", range(4))
 @pytest.mark.parametrize("fault", [Fault.LOST, Fault.SWALLOWED])
 def test_registration_is_settled_or_can_be_repeated(step: int, fault: Fault) -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(shared: SharedStore) -> None:
         steps = Steps()
-        cluster = await stage.cluster(steps)
+        cluster = await shared.cluster(steps)
         steps.faults = {steps.taken + step: fault}
         try:
             await cluster.register(node(1))
         except (Unavailable, OutcomeUnknown):
             await cluster.register(node(1))
         assert [n.id for n in cluster.nodes()] == [1]
-        assert await stage.store.get(keys.broker(1)) is not None
+        assert await shared.store.get(keys.broker(1)) is not None
 
     run(scenario)
 
 
 def test_clients_of_a_zone_see_its_brokers() -> None:
-    async def scenario(stage: Stage) -> None:
-        first, second = await stage.cluster(), await stage.cluster()
+    async def scenario(shared: SharedStore) -> None:
+        first, second = await shared.cluster(), await shared.cluster()
         await first.register(node(1, rack="a"))
         await second.register(node(2, 9093, rack="b"))
         assert [n.id for n in second.view("zone_id=a").nodes] == [1]
@@ -258,12 +263,12 @@ def test_clients_of_a_zone_see_its_brokers() -> None:
 def test_a_broker_that_loads_its_state_has_its_id_and_is_not_seen_yet() -> None:
     """It must hold the id before it writes under it, and must get no clients before it serves."""
 
-    async def scenario(stage: Stage) -> None:
-        loading, other = await stage.cluster(), await stage.cluster()
+    async def scenario(shared: SharedStore) -> None:
+        loading, other = await shared.cluster(), await shared.cluster()
         await loading.claim(node(1))
         await other.register(node(2, port=9093))
         assert [one.id for one in other.nodes()] == [2]
-        assert await stage.store.get(keys.broker(1)) is not None
+        assert await shared.store.get(keys.broker(1)) is not None
         await loading.register(node(1))
         await other.refresh()
         assert [one.id for one in other.nodes()] == [1, 2]
@@ -272,8 +277,8 @@ def test_a_broker_that_loads_its_state_has_its_id_and_is_not_seen_yet() -> None:
 
 
 def test_a_broker_that_has_its_id_is_registered_whether_it_serves_or_not() -> None:
-    async def scenario(stage: Stage) -> None:
-        serving, loading = await stage.cluster(), await stage.cluster()
+    async def scenario(shared: SharedStore) -> None:
+        serving, loading = await shared.cluster(), await shared.cluster()
         await serving.register(node(7))
         await loading.claim(node(2, port=9093))
         assert [one.id for one in serving.nodes()] == [7]
@@ -285,15 +290,15 @@ def test_a_broker_that_has_its_id_is_registered_whether_it_serves_or_not() -> No
 
 
 def test_a_broker_whose_key_was_taken_while_its_session_lives_takes_it_back() -> None:
-    async def scenario(stage: Stage) -> None:
-        cluster, other = await stage.cluster(), await stage.cluster()
+    async def scenario(shared: SharedStore) -> None:
+        cluster, other = await shared.cluster(), await shared.cluster()
         await cluster.register(node(1))
         renewing = asyncio.get_running_loop().create_task(cluster.run())
         await other.register(node(1))  # as a restart on our own port would
         await other.leave()
-        assert await stage.store.get(keys.broker(1)) is None
+        assert await shared.store.get(keys.broker(1)) is None
         await asyncio.sleep(SESSION_TTL_S)
-        assert await stage.store.get(keys.broker(1)) is not None
+        assert await shared.store.get(keys.broker(1)) is not None
         await other.refresh()
         assert [n.id for n in other.nodes()] == [1]
         renewing.cancel()
@@ -302,8 +307,8 @@ def test_a_broker_whose_key_was_taken_while_its_session_lives_takes_it_back() ->
 
 
 def test_a_broker_that_loads_for_long_keeps_its_id_and_is_not_seen() -> None:
-    async def scenario(stage: Stage) -> None:
-        cluster, other = await stage.cluster(), await stage.cluster()
+    async def scenario(shared: SharedStore) -> None:
+        cluster, other = await shared.cluster(), await shared.cluster()
         await cluster.claim(node(1))
         renewing = asyncio.get_running_loop().create_task(cluster.run())
         await asyncio.sleep(SESSION_TTL_S * 3)
@@ -319,30 +324,30 @@ def test_a_broker_that_loads_for_long_keeps_its_id_and_is_not_seen() -> None:
 
 
 def test_brokers_that_serve_are_found_by_their_http_ports() -> None:
-    async def scenario(stage: Stage) -> None:
-        assert await http_addresses(stage.store) == []
+    async def scenario(shared: SharedStore) -> None:
+        assert await http_addresses(shared.store) == []
         served = replace(node(1), http="a:8080")
         loading = replace(node(3, 9094), http="c:8080")
-        first, second, third = [await stage.cluster() for _ in range(3)]
+        first, second, third = [await shared.cluster() for _ in range(3)]
         await first.register(served)
         await second.register(node(2, 9093))
         await third.claim(loading)
-        assert await http_addresses(stage.store) == ["a:8080"]
+        assert await http_addresses(shared.store) == ["a:8080"]
         await third.register(loading)
-        assert await http_addresses(stage.store) == ["a:8080", "c:8080"]
+        assert await http_addresses(shared.store) == ["a:8080", "c:8080"]
         await first.refresh()
         assert [one.http for one in first.nodes()] == ["a:8080", "", "c:8080"]
         await first.leave()
-        assert await http_addresses(stage.store) == ["c:8080"]
+        assert await http_addresses(shared.store) == ["c:8080"]
 
     run(scenario)
 
 
 def test_a_broker_of_a_version_that_told_no_http_port_is_still_understood() -> None:
-    async def scenario(stage: Stage) -> None:
+    async def scenario(shared: SharedStore) -> None:
         old = {"host": "h", "port": 1, "rack": None, "machine": "", "advertised": True}
         value = msgspec.json.encode({**old, "token": "x", "serving": True})
-        await stage.store.put(keys.broker(7), value)
-        assert await http_addresses(stage.store) == []
+        await shared.store.put(keys.broker(7), value)
+        assert await http_addresses(shared.store) == []
 
     run(scenario)

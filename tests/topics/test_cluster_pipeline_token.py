@@ -1,7 +1,7 @@
 import asyncio
 
 import pytest
-from tests.topics.stage import Fault, ManualClock, SteppedStore, Steps
+from tests.topics.stepped_stores import Fault, SteppedStore, Steps, manual_clock
 
 from lakelog.clock import SeededEntropy
 from lakelog.meta import keys
@@ -12,7 +12,7 @@ from lakelog.topics.cluster import PipelineToken, pipeline_token
 
 def test_everybody_finds_the_token_that_the_first_one_made() -> None:
     async def scenario() -> None:
-        store = MemoryMetadataStore(ManualClock())
+        store = MemoryMetadataStore(manual_clock())
         found = await asyncio.gather(
             *(pipeline_token(store.another(), SeededEntropy(str(n))) for n in range(5))
         )
@@ -28,7 +28,7 @@ def test_a_token_whose_writing_was_not_confirmed_is_settled_by_reading(fault: Fa
     async def scenario() -> None:
         steps = Steps()
         steps.faults = {1: fault}
-        store = SteppedStore(MemoryMetadataStore(ManualClock()), steps)
+        store = SteppedStore(MemoryMetadataStore(manual_clock()), steps)
         token = PipelineToken(store, SeededEntropy("x"))
         if fault is Fault.LOST:
             with pytest.raises(Unavailable):
@@ -45,7 +45,7 @@ def test_a_token_whose_writing_was_not_confirmed_is_settled_by_reading(fault: Fa
 @pytest.mark.parametrize("value", [b"", b"x" * 32, b"0" * 31, b"0" * 33])
 def test_what_is_no_token_opens_nothing(value: bytes) -> None:
     async def scenario() -> None:
-        store = MemoryMetadataStore(ManualClock())
+        store = MemoryMetadataStore(manual_clock())
         await store.put(keys.PIPELINE_TOKEN, value)
         with pytest.raises(Corrupt, match="holds no token"):
             await pipeline_token(store, SeededEntropy("x"))

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import pytest
-from tests.topics.stage import Crash, Fault, Steps, World, make
+from tests.topics.stepped_stores import Crash, Fault, Steps, TopicStores, make
 
 from lakelog.model.failures import Failure
 from lakelog.topics.registry import Topics
@@ -44,26 +44,28 @@ def partitions(topics: dict[str, Topic]) -> int | None:
     return topics[NAME].partition_count if NAME in topics else None
 
 
-async def stage(name: str, faults: dict[int, Fault]) -> tuple[World, Steps, Topics, Topic | None]:
-    world = World()
-    topic = None if name == "create" else await make(world.registry(), NAME, 3)
+async def stage(
+    name: str, faults: dict[int, Fault]
+) -> tuple[TopicStores, Steps, Topics, Topic | None]:
+    stores = TopicStores()
+    topic = None if name == "create" else await make(stores.registry(), NAME, 3)
     steps = Steps()
-    topics = world.registry(steps)
+    topics = stores.registry(steps)
     await topics.current()
     steps.taken = 0
     steps.faults = faults
-    return world, steps, topics, topic
+    return stores, steps, topics, topic
 
 
 async def crashed_at(name: str, step: int, fault: Fault) -> bool:
     """Crash a change at a step and let another broker find it; whether it came to that step."""
-    world, steps, topics, topic = await stage(name, {step: fault})
+    stores, steps, topics, topic = await stage(name, {step: fault})
     with suppress(Crash):
         await CHANGES[name](topics, topic)
-        assert partitions(await world.check_at_rest()) == RESULTS[name]
-    another = world.registry()
-    await world.settle(another)
-    found = await world.check_at_rest()
+        assert partitions(await stores.check_at_rest()) == RESULTS[name]
+    another = stores.registry()
+    await stores.settle(another)
+    found = await stores.check_at_rest()
     before = None if topic is None else 3
     assert partitions(found) in {before, RESULTS[name]}
     assert {made.name for made in await another.all()} == set(found)
@@ -86,13 +88,13 @@ def test_a_broker_that_stops_leaves_work_behind_never_a_mess(name: str, fault: F
 def test_a_change_that_failed_can_be_asked_for_again(name: str, fault: Fault) -> None:
     async def scenario() -> None:
         for step in range(STEPS_MAX):
-            world, _, topics, topic = await stage(name, {step: fault})
+            stores, _, topics, topic = await stage(name, {step: fault})
             with suppress(Failure):
                 await CHANGES[name](topics, topic)
             with suppress(Failure):
                 await CHANGES[name](topics, topic)
-            await world.settle(world.registry())
-            assert partitions(await world.check_at_rest()) == RESULTS[name], step
+            await stores.settle(stores.registry())
+            assert partitions(await stores.check_at_rest()) == RESULTS[name], step
 
     asyncio.run(scenario())
 
@@ -101,12 +103,12 @@ def test_a_change_that_failed_can_be_asked_for_again(name: str, fault: Fault) ->
 def test_a_crash_before_another_broker_does_the_same_is_harmless(name: str) -> None:
     async def scenario() -> None:
         for step in range(STEPS_MAX):
-            world, _, topics, topic = await stage(name, {step: Fault.CRASH_AFTER})
+            stores, _, topics, topic = await stage(name, {step: Fault.CRASH_AFTER})
             with suppress(Crash):
                 await CHANGES[name](topics, topic)
             with suppress(Failure):
-                await CHANGES[name](world.registry(), topic)
-            assert partitions(await world.check_at_rest()) == RESULTS[name], step
+                await CHANGES[name](stores.registry(), topic)
+            assert partitions(await stores.check_at_rest()) == RESULTS[name], step
 
     asyncio.run(scenario())
 
@@ -115,11 +117,11 @@ def test_a_crash_before_another_broker_does_the_same_is_harmless(name: str) -> N
 def test_deletion_after_a_crash_of_growth_frees_everything(fault: Fault) -> None:
     async def scenario() -> None:
         for step in range(STEPS_MAX):
-            world, _, topics, topic = await stage("grow", {step: fault})
+            stores, _, topics, topic = await stage("grow", {step: fault})
             with suppress(Crash):
                 await grow(topics, topic)
-            await delete(world.registry(), topic)
-            assert await world.check_at_rest() == {}
+            await delete(stores.registry(), topic)
+            assert await stores.check_at_rest() == {}
 
     asyncio.run(scenario())
 
@@ -127,12 +129,12 @@ def test_deletion_after_a_crash_of_growth_frees_everything(fault: Fault) -> None
 def test_a_name_is_free_again_after_a_crash_of_its_deletion() -> None:
     async def scenario() -> None:
         for step in range(STEPS_MAX):
-            world, _, topics, topic = await stage("delete", {step: Fault.CRASH_AFTER})
+            stores, _, topics, topic = await stage("delete", {step: Fault.CRASH_AFTER})
             with suppress(Crash):
                 await delete(topics, topic)
             with suppress(Failure):
-                await delete(world.registry(), topic)
-            again = await make(world.registry(), NAME, 2)
-            assert await world.check_at_rest() == {NAME: again}
+                await delete(stores.registry(), topic)
+            again = await make(stores.registry(), NAME, 2)
+            assert await stores.check_at_rest() == {NAME: again}
 
     asyncio.run(scenario())

@@ -8,7 +8,7 @@ from operator import itemgetter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.topics.stage import Fault, SteppedStore, Steps, VirtualLoop, World, run
+from tests.topics.stepped_stores import Fault, SteppedStore, Steps, TopicStores, run, run_virtual
 
 from lakelog.groups.state import GroupSettings
 from lakelog.meta import keys
@@ -31,9 +31,9 @@ DEFAULTS = GroupSettings(
 HOSTILE = ("", "a/b", "../topics/t", "ä \n%\0☃", "x" * 30_000)
 
 
-def configs_in(world: World, steps: Steps | None = None) -> GroupConfigs:
+def configs_in(stores: TopicStores, steps: Steps | None = None) -> GroupConfigs:
     return GroupConfigs(
-        SteppedStore(world.store.another(), steps or Steps()), world.clock, DEFAULTS
+        SteppedStore(stores.store.another(), steps or Steps()), stores.clock, DEFAULTS
     )
 
 
@@ -47,8 +47,8 @@ async def put(configs: GroupConfigs, group_id: str, name: str, value: str | None
 
 
 def test_what_a_broker_changes_it_knows_at_once() -> None:
-    async def scenario(world: World) -> None:
-        configs = configs_in(world)
+    async def scenario(stores: TopicStores) -> None:
+        configs = configs_in(stores)
         assert configs.of("g") is DEFAULTS
         await put(configs, "g", HEARTBEAT_INTERVAL, " 6000")
         assert configs.of("g").heartbeat_interval_ms == 6_000
@@ -62,8 +62,8 @@ def test_what_a_broker_changes_it_knows_at_once() -> None:
 
 
 def test_others_know_it_when_they_look_and_know_what_was_taken_back() -> None:
-    async def scenario(world: World) -> None:
-        here, there = configs_in(world), configs_in(world)
+    async def scenario(stores: TopicStores) -> None:
+        here, there = configs_in(stores), configs_in(stores)
         await there.current()
         await put(here, "g", HEARTBEAT_INTERVAL, "6000")
         await put(here, "f", HEARTBEAT_INTERVAL, "7000")
@@ -76,21 +76,21 @@ def test_others_know_it_when_they_look_and_know_what_was_taken_back() -> None:
         await here.current()
         assert here.of("g") is DEFAULTS
         assert here.group_ids() == there.group_ids() == ["f"]
-        assert await world.store.get(keys.group_configs("g")) is None
+        assert await stores.store.get(keys.group_configs("g")) is None
 
     run(scenario)
 
 
 def test_a_broker_looks_about_once_a_second_and_reads_only_what_moved() -> None:
     async def scenario() -> None:
-        world, steps = World(), Steps()
-        configs = configs_in(world, steps)
+        stores, steps = TopicStores(), Steps()
+        configs = configs_in(stores, steps)
         task = asyncio.create_task(configs.run())
         await asyncio.sleep(10.5)
         looks = sum(name.startswith("get") for name in steps.names)
         readings = sum(name.startswith("range") for name in steps.names)
         assert (looks, readings) == (11, 1)
-        await put(configs_in(world), "g", HEARTBEAT_INTERVAL, "6000")
+        await put(configs_in(stores), "g", HEARTBEAT_INTERVAL, "6000")
         steps.faults = {steps.taken: Fault.UNAVAILABLE}
         await asyncio.sleep(2.5)
         assert configs.of("g").heartbeat_interval_ms == 6_000
@@ -98,14 +98,13 @@ def test_a_broker_looks_about_once_a_second_and_reads_only_what_moved() -> None:
         with suppress(asyncio.CancelledError):
             await task
 
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(scenario())
+    run_virtual(scenario())
 
 
 def test_a_change_that_is_refused_or_only_tried_changes_nothing() -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(stores: TopicStores) -> None:
         steps = Steps()
-        configs = configs_in(world, steps)
+        configs = configs_in(stores, steps)
         with pytest.raises(InvalidConfig):
             await put(configs, "g", HEARTBEAT_INTERVAL, "1")
         with pytest.raises(InvalidConfig):
@@ -121,12 +120,12 @@ def test_a_change_that_is_refused_or_only_tried_changes_nothing() -> None:
 
 @pytest.mark.parametrize("group_id", HOSTILE)
 def test_the_id_of_a_group_may_be_anything(group_id: str) -> None:
-    async def scenario(world: World) -> None:
-        await put(configs_in(world), group_id, HEARTBEAT_INTERVAL, "6000")
-        there = configs_in(world)
+    async def scenario(stores: TopicStores) -> None:
+        await put(configs_in(stores), group_id, HEARTBEAT_INTERVAL, "6000")
+        there = configs_in(stores)
         await there.current()
         assert there.group_ids() == [group_id]
-        (found,) = await world.store.range(keys.GROUP_CONFIGS)
+        (found,) = await stores.store.range(keys.GROUP_CONFIGS)
         assert len(found.key) == len(keys.GROUP_CONFIGS) + 40
 
     run(scenario)
@@ -140,10 +139,10 @@ def test_a_name_that_no_key_can_hold_is_too_large() -> None:
 @pytest.mark.parametrize("fault", [Fault.LOST, Fault.SWALLOWED])
 @pytest.mark.parametrize("value", ["6000", None])
 def test_a_change_of_unknown_outcome_is_made_and_announced(fault: Fault, value: str | None) -> None:
-    async def scenario(world: World) -> None:
-        await put(configs_in(world), "g", HEARTBEAT_INTERVAL, "7000")
+    async def scenario(stores: TopicStores) -> None:
+        await put(configs_in(stores), "g", HEARTBEAT_INTERVAL, "7000")
         steps = Steps()
-        here, there = configs_in(world, steps), configs_in(world)
+        here, there = configs_in(stores, steps), configs_in(stores)
         await there.current()
         steps.faults = {1: fault}
         await put(here, "g", HEARTBEAT_INTERVAL, value)
@@ -162,8 +161,8 @@ class ContendedStore(SteppedStore):
 
 
 def test_a_key_that_is_changed_without_end_is_given_up() -> None:
-    async def scenario(world: World) -> None:
-        configs = GroupConfigs(ContendedStore(world.store, Steps()), world.clock, DEFAULTS)
+    async def scenario(stores: TopicStores) -> None:
+        configs = GroupConfigs(ContendedStore(stores.store, Steps()), stores.clock, DEFAULTS)
         with pytest.raises(Unavailable):
             await put(configs, "g", HEARTBEAT_INTERVAL, "6000")
 
@@ -172,7 +171,7 @@ def test_a_key_that_is_changed_without_end_is_given_up() -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_any_mixture_of_changes_is_known_to_all_in_the_end(seed: int) -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(stores: TopicStores) -> None:
         chance = random.Random(seed)
 
         async def change_at_random(configs: GroupConfigs, steps: Steps) -> None:
@@ -187,10 +186,10 @@ def test_any_mixture_of_changes_is_known_to_all_in_the_end(seed: int) -> None:
                     await put(configs, chance.choice("abc"), name, value)
                     await configs.current()
 
-        brokers = [(configs_in(world, steps), steps) for steps in (Steps(), Steps(), Steps())]
+        brokers = [(configs_in(stores, steps), steps) for steps in (Steps(), Steps(), Steps())]
         await asyncio.gather(*(change_at_random(*broker) for broker in brokers))
-        world.clock.now_s += 31
-        found = await world.store.range(keys.GROUP_CONFIGS)
+        stores.clock.advance(31)
+        found = await stores.store.range(keys.GROUP_CONFIGS)
         written = {one.group_id: one.configs for one in (decode(key, DEFAULTS) for key in found)}
         for configs, steps in brokers:
             steps.faults.clear()

@@ -1,7 +1,7 @@
 import asyncio
 
 import pytest
-from tests.topics.stage import Fault, ManualClock, SteppedStore, Steps
+from tests.topics.stepped_stores import Fault, SteppedStore, Steps, manual_clock
 
 from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.model.failures import Corrupt, Unavailable
@@ -12,7 +12,7 @@ KEY = "/counter"
 
 def test_blocks_follow_each_other_from_the_first_number_on() -> None:
     async def scenario() -> None:
-        store = MemoryMetadataStore(ManualClock())
+        store = MemoryMetadataStore(manual_clock())
         assert await take_block(store, KEY, 3, first=1) == range(1, 4)
         assert await take_block(store, KEY, 1, first=1) == range(4, 5)
 
@@ -21,7 +21,7 @@ def test_blocks_follow_each_other_from_the_first_number_on() -> None:
 
 def test_no_number_is_given_out_twice_whatever_the_store_does() -> None:
     async def scenario() -> None:
-        store = MemoryMetadataStore(ManualClock())
+        store = MemoryMetadataStore(manual_clock())
         takers = []
         for number in range(8):
             steps = Steps()
@@ -41,7 +41,7 @@ def test_no_number_is_given_out_twice_whatever_the_store_does() -> None:
 @pytest.mark.parametrize("value", [b"", b"x", b"-1", b"9" * 21, str(COUNTER_MAX).encode()])
 def test_a_counter_that_holds_no_number_or_is_used_up_is_corrupt(value: bytes) -> None:
     async def scenario() -> None:
-        store = MemoryMetadataStore(ManualClock())
+        store = MemoryMetadataStore(manual_clock())
         await store.put(KEY, value)
         with pytest.raises(Corrupt):
             await take_block(store, KEY, 1, first=0)
@@ -53,7 +53,7 @@ def test_a_store_that_is_down_is_said_to_be() -> None:
     async def scenario() -> None:
         steps = Steps()
         steps.faults = {0: Fault.UNAVAILABLE}
-        store = SteppedStore(MemoryMetadataStore(ManualClock()), steps)
+        store = SteppedStore(MemoryMetadataStore(manual_clock()), steps)
         with pytest.raises(Unavailable):
             await take_block(store, KEY, 1, first=0)
 

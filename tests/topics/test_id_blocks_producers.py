@@ -2,7 +2,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.topics.stage import Fault, ManualClock, SteppedStore, Steps
+from tests.topics.stepped_stores import Fault, SteppedStore, Steps, manual_clock
 
 from lakelog.meta import keys
 from lakelog.meta.memory import MemoryMetadataStore
@@ -15,7 +15,7 @@ class CountedStore(MemoryMetadataStore):
     """Counts its reads, and holds them back when it is told to."""
 
     def __init__(self) -> None:
-        super().__init__(ManualClock())
+        super().__init__(manual_clock())
         self.reads = 0
         self.gate: asyncio.Event | None = None
 

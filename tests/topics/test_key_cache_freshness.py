@@ -1,6 +1,6 @@
 import asyncio
 
-from tests.topics.stage import Fault, Steps, World, make, run
+from tests.topics.stepped_stores import Fault, Steps, TopicStores, make, run
 
 from lakelog.meta import keys
 from lakelog.model.failures import Unavailable
@@ -8,8 +8,8 @@ from lakelog.model.ids import TopicId
 
 
 def test_an_unknown_name_is_unknown_only_after_asking_the_store() -> None:
-    async def scenario(world: World) -> None:
-        here, there = world.registry(), world.registry()
+    async def scenario(stores: TopicStores) -> None:
+        here, there = stores.registry(), stores.registry()
         assert await there.find("orders") is None
         await make(here, "orders")
         assert there.cached("orders") is None
@@ -20,9 +20,9 @@ def test_an_unknown_name_is_unknown_only_after_asking_the_store() -> None:
 
 
 def test_a_storm_of_unknown_names_costs_a_few_looks() -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(stores: TopicStores) -> None:
         steps = Steps()
-        topics = world.registry(steps)
+        topics = stores.registry(steps)
         await topics.current()
         steps.names.clear()
         await asyncio.gather(*(topics.find(f"t{number}") for number in range(1_000)))
@@ -32,9 +32,9 @@ def test_a_storm_of_unknown_names_costs_a_few_looks() -> None:
 
 
 def test_a_store_that_is_down_is_not_asked_once_for_each_who_waits() -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(stores: TopicStores) -> None:
         steps = Steps()
-        topics = world.registry(steps)
+        topics = stores.registry(steps)
         steps.faults = dict.fromkeys(range(1_000), Fault.UNAVAILABLE)
         found = await asyncio.gather(
             *(topics.find(f"t{number}") for number in range(1_000)), return_exceptions=True
@@ -46,9 +46,9 @@ def test_a_store_that_is_down_is_not_asked_once_for_each_who_waits() -> None:
 
 
 def test_own_changes_cost_no_reading_of_all_topics() -> None:
-    async def scenario(world: World) -> None:
+    async def scenario(stores: TopicStores) -> None:
         steps = Steps()
-        topics = world.registry(steps)
+        topics = stores.registry(steps)
         await topics.current()
         for number in range(5):
             await make(topics, f"t{number}")
@@ -59,22 +59,22 @@ def test_own_changes_cost_no_reading_of_all_topics() -> None:
 
 
 def test_a_change_whose_author_died_before_announcing_it_is_found_in_time() -> None:
-    async def scenario(world: World) -> None:
-        here, there = world.registry(), world.registry()
+    async def scenario(stores: TopicStores) -> None:
+        here, there = stores.registry(), stores.registry()
         await there.current()
         made = await make(here, "orders")
-        revision = await world.store.get(keys.TOPICS_REVISION)
+        revision = await stores.store.get(keys.TOPICS_REVISION)
         assert revision is not None
         await there.current()
-        grown = await world.store.get(keys.topic("orders"))
+        grown = await stores.store.get(keys.topic("orders"))
         assert grown is not None
-        await world.store.put(
+        await stores.store.put(
             keys.topic("orders"),
             grown.value.replace(b'"replication_factor":1', b'"replication_factor":2'),
         )
         await there.current()
         assert there.cached("orders") == made
-        world.clock.now_s += 31
+        stores.clock.advance(31)
         await there.refresh()
         seen = there.cached("orders")
         assert seen is not None

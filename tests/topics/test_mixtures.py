@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 
 import pytest
-from tests.topics.stage import Fault, Steps, World, make
+from tests.topics.stepped_stores import Fault, Steps, TopicStores, make
 
 from lakelog.model.failures import Failure
 from lakelog.topics import failures
@@ -55,13 +55,13 @@ async def change_at_random(topics: Topics, chance: random.Random) -> None:
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_any_mixture_of_changes_comes_to_rest(seed: int) -> None:
     async def scenario() -> None:
-        world = World()
+        stores = TopicStores()
         chance = random.Random(seed)
-        brokers = [world.registry(DeceivedSteps(chance)) for _ in range(4)]
+        brokers = [stores.registry(DeceivedSteps(chance)) for _ in range(4)]
         await asyncio.gather(*(change_at_random(broker, chance) for broker in brokers))
-        judge = world.registry()
-        await world.settle(judge)
-        topics = await world.check_at_rest()
+        judge = stores.registry()
+        await stores.settle(judge)
+        topics = await stores.check_at_rest()
         assert {topic.name for topic in await judge.all()} == set(topics)
         unified = [failures.unified_name(name) for name in topics]
         assert len(set(unified)) == len(unified)

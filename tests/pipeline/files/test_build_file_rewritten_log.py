@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec import structs
 from tests.log.tables import accepted, read_all, table_facts, tabled
-from tests.log.world import TOPIC, Node, World, run
+from tests.memory_cluster import TOPIC, MemoryCluster, MemoryNode, run
 from tests.records.table_cases import Row
 
 from lakelog.catalog.port import DataFileView
@@ -37,20 +37,20 @@ from lakelog.streams.objects import FileKind, FileName
 NAME = StreamName(1, TOPIC, "t", 0)
 
 
-async def filled(world: World, *, files: int) -> Node:
+async def filled(cluster: MemoryCluster, *, files: int) -> MemoryNode:
     """A stream of data files, of four records each, and a tail that is not compacted."""
-    node = await world.node()
+    node = await cluster.node()
     await node.log.create_streams(TOPIC, first_partition=0, streams=[1])
     for number in range(files + 1):
         records = [Record(b"k%d" % at, b"%d" % number, 1000 + 4 * number + at) for at in range(4)]
         sent = accepted(memoryview(build_batch(records, BatchOptions())))
-        await node.log.append([1], [sent], deadline_s=world.soon())
+        await node.log.append([1], [sent], deadline_s=cluster.soon())
         if number < files:
-            await tabled(world, node, 1)
+            await tabled(cluster, node, 1)
     return node
 
 
-def view_of(node: Node) -> StreamView:
+def view_of(node: MemoryNode) -> StreamView:
     entries = tuple(
         Entry(
             piece.start,
@@ -75,7 +75,12 @@ def files_of(entries: Sequence[Entry]) -> list[DataFileView]:
 
 
 async def replaced(
-    world: World, node: Node, *, count: int, kept: list[int] | None = None, attempt: str = "a"
+    cluster: MemoryCluster,
+    node: MemoryNode,
+    *,
+    count: int,
+    kept: list[int] | None = None,
+    attempt: str = "a",
 ) -> TaskRecord:
     """Make one file of the first entries, as the saga does it, and swap it in."""
     view = view_of(node)
@@ -104,7 +109,7 @@ async def replaced(
         output=FileKind.PARQUET,
         key=output_key(record, attempt=attempt),
     )
-    facts = table_facts(await run_task(world.objects, task))
+    facts = table_facts(await run_task(cluster.objects, task))
     numbers = facts.row_count, facts.size_bytes, facts.max_timestamp_ms
     file = DataFile(task.key, FileKind.PARQUET, record.start, record.end, *numbers)
     committed = structs.replace(record, state=TaskState.ICEBERG_COMMITTED, file=file)
@@ -120,18 +125,18 @@ def offsets_of(rows: Sequence[Row]) -> list[int]:
 
 
 def test_a_rewritten_log_is_read_as_before() -> None:
-    async def scenario(world: World) -> None:
-        node = await filled(world, files=5)
-        before = await read_all(world, node, 1)
+    async def scenario(cluster: MemoryCluster) -> None:
+        node = await filled(cluster, files=5)
+        before = await read_all(cluster, node, 1)
         assert len(before) == 24
-        record = await replaced(world, node, count=4)
+        record = await replaced(cluster, node, count=4)
         assert [(one.start, one.end) for one in view_of(node).entries] == [
             (0, 16),
             (16, 20),
             (20, 24),
         ]
-        assert await read_all(world, node, 1) == before
-        assert await read_all(world, node, 1, offset=13) == before[13:]
+        assert await read_all(cluster, node, 1) == before
+        assert await read_all(cluster, node, 1, offset=13) == before[13:]
         done = next_step(Observation(None, view_of(node), record), held=lease_of(record))
         assert getattr(done, "effect", "") == "mark swapped"
 
@@ -139,31 +144,31 @@ def test_a_rewritten_log_is_read_as_before() -> None:
 
 
 def test_a_cleaned_log_is_read_over_its_gaps() -> None:
-    async def scenario(world: World) -> None:
-        node = await filled(world, files=3)
-        before = await read_all(world, node, 1)
-        await replaced(world, node, count=2, kept=[2, 5])
-        found = await read_all(world, node, 1)
+    async def scenario(cluster: MemoryCluster) -> None:
+        node = await filled(cluster, files=3)
+        before = await read_all(cluster, node, 1)
+        await replaced(cluster, node, count=2, kept=[2, 5])
+        found = await read_all(cluster, node, 1)
         assert found == [before[2], before[5], *before[8:]]
         for offset in range(16):
-            rows = await read_all(world, node, 1, offset=offset)
+            rows = await read_all(cluster, node, 1, offset=offset)
             assert offsets_of(rows) == [one for one in offsets_of(found) if one >= offset]
 
     run(scenario)
 
 
 def test_a_range_without_rows_is_passed_and_found_empty_by_time() -> None:
-    async def scenario(world: World) -> None:
-        node = await filled(world, files=3)
-        before = await read_all(world, node, 1)
-        await replaced(world, node, count=2, kept=[])
-        assert await read_all(world, node, 1) == before[8:]
-        assert await read_all(world, node, 1, offset=3) == before[8:]
+    async def scenario(cluster: MemoryCluster) -> None:
+        node = await filled(cluster, files=3)
+        before = await read_all(cluster, node, 1)
+        await replaced(cluster, node, count=2, kept=[])
+        assert await read_all(cluster, node, 1) == before[8:]
+        assert await read_all(cluster, node, 1, offset=3) == before[8:]
         assert view_of(node).entries[0].max_timestamp_ms == -1
         found = await node.log.find_timestamp(1, 1001)
         assert found == TimestampMatch(8, 1008)
-        await replaced(world, node, count=2, kept=[], attempt="b")
-        assert await read_all(world, node, 1) == before[12:]
+        await replaced(cluster, node, count=2, kept=[], attempt="b")
+        assert await read_all(cluster, node, 1) == before[12:]
         greatest = await node.log.max_timestamp(1)
         assert greatest == TimestampMatch(15, 1015)
 

@@ -14,7 +14,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.transforms import IdentityTransform
 from tests.pipeline.pipeline_faults import Down, rows_or_bytes, send
-from tests.pipeline.pipeline_world import CLUSTER, EAGER, NAMESPACE, Place, run, sqlite_place
+from tests.pipeline.pipeline_place import CLUSTER, EAGER, NAMESPACE, Place, run, sqlite_place
 
 from lakelog.catalog.commit import iceberg_schema
 from lakelog.catalog.definition import table_properties

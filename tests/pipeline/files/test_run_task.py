@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from tests.log.tables import table_facts, task_of, wal_inputs
-from tests.pipeline.pipeline_world import Place, run
+from tests.pipeline.pipeline_place import Place, run
 
 from lakelog.pipeline.files.file_task import (
     FileResult,

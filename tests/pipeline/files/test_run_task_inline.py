@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tests.log.tables import task_of
 from tests.pipeline.pipeline_faults import damage
-from tests.pipeline.pipeline_world import Place, run
+from tests.pipeline.pipeline_place import Place, run
 
 from lakelog.model.ids import ByteRange
 from lakelog.objects.memory import MemoryObjectStore

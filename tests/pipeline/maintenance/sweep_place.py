@@ -6,17 +6,15 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.log.world import DOMAIN, QUICK, Node, World
-from tests.pipeline.pipeline_world import NAMESPACE, Place
+from tests.memory_cluster import DOMAIN, MemoryCluster
+from tests.pipeline.pipeline_place import NAMESPACE, Place
 
 from lakelog.catalog.port import CatalogLimits, TableName, Tables
 from lakelog.catalog.tables import builtin_tables, external_tables
 from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.domain.checkpoint import decode_manifest
 from lakelog.domain.checkpoint_store import CheckpointStore
-from lakelog.domain.replica import Identity, Replica
 from lakelog.index.ports import IndexedTopic, LogIndex
-from lakelog.log.log import Log
 from lakelog.log.options import LogOptions
 from lakelog.log.retention import Sweeper
 from lakelog.meta.port import MetadataStore
@@ -25,7 +23,6 @@ from lakelog.objects.local import LocalObjectStore
 from lakelog.objects.memory import MemoryObjectStore
 from lakelog.objects.port import ObjectStore
 from lakelog.pipeline.maintenance.file_gc import FileSweeper, SweepOptions, SweepReport
-from lakelog.telemetry import MetricsRegistry
 from lakelog.testing.guarded import (
     GuardedObjects,
     entries_of_replica,
@@ -112,49 +109,30 @@ class SweepPlace(Place):
         return found
 
 
-async def _node(world: World) -> Node:
-    replica = Replica(
-        Identity("c", 0, "broker-1"), world.store, world.objects, world.clock, OPTIONS
-    )
-    await replica.start(found=True)
-    log = Log(
-        [replica],
-        world.objects,
-        world.clock,
-        SystemEntropy(),
-        zone="z",
-        options=QUICK,
-        metrics=MetricsRegistry(),
-    )
-    log.start()
-    world.nodes.append(Node(replica, log))
-    return world.nodes[0]
-
-
 @asynccontextmanager
-async def _stores(folder: Path | None) -> AsyncIterator[tuple[World, GuardedObjects]]:
-    world = World()
-    meta: MetadataStore = world.store
-    objects: ObjectStore = MemoryObjectStore(world.clock)
+async def _stores(folder: Path | None) -> AsyncIterator[tuple[MemoryCluster, GuardedObjects]]:
+    cluster = MemoryCluster()
+    meta: MetadataStore = cluster.metadata
+    objects: ObjectStore = MemoryObjectStore(cluster.clock)
     if folder is not None:
-        meta = await SqliteMetadataStore.open(folder / "meta.db", world.clock)
-        objects = await LocalObjectStore.open(folder / "objects", world.clock, SystemEntropy())
+        meta = await SqliteMetadataStore.open(folder / "meta.db", cluster.clock)
+        objects = await LocalObjectStore.open(folder / "objects", cluster.clock, SystemEntropy())
     guard = GuardedObjects(objects)
-    world.store, world.objects = meta, guard
+    cluster.metadata, cluster.objects = meta, guard
     try:
-        yield world, guard
+        yield cluster, guard
     finally:
         await objects.close()
         await meta.close()
 
 
-def _tables(world: World, objects: ObjectStore, catalog: Path | None) -> Tables:
+def _tables(cluster: MemoryCluster, objects: ObjectStore, catalog: Path | None) -> Tables:
     """Those of the built-in catalog, or of one in a file of SQLite; two snapshots are kept."""
     limits = CatalogLimits(snapshots_kept=2)
     if catalog is None:
-        return builtin_tables(world.store, objects, world.clock, limits)
+        return builtin_tables(cluster.metadata, objects, cluster.clock, limits)
     properties = {"type": "sql", "uri": f"sqlite:///{catalog}"}
-    return external_tables(properties, objects, world.clock, limits)
+    return external_tables(properties, objects, cluster.clock, limits)
 
 
 @asynccontextmanager
@@ -162,15 +140,17 @@ async def guarded_place(
     folder: Path | None = None, catalog: Path | None = None
 ) -> AsyncIterator[SweepPlace]:
     """Memory stores, or SQLite and a directory."""
-    async with _stores(folder) as (world, guard):
-        node = await _node(world)
-        tables, plain = (_tables(world, one, catalog) for one in (guard, guard.inner))
-        checkpoints = CheckpointStore(world.store, guard, domain=0, options=OPTIONS)
-        place = SweepPlace(world, node, tables, guard=guard, checkpoints=checkpoints, later=Ahead())
+    async with _stores(folder) as (cluster, guard):
+        node = await cluster.node(domain_options=OPTIONS)
+        tables, plain = (_tables(cluster, one, catalog) for one in (guard, guard.inner))
+        checkpoints = CheckpointStore(cluster.metadata, guard, domain=0, options=OPTIONS)
+        place = SweepPlace(
+            cluster, node, tables, guard=guard, checkpoints=checkpoints, later=Ahead()
+        )
         guard.witnesses = {
             "an index entry": entries_of_replica(node.replica),
             "a live snapshot": live_snapshots(plain, NAMESPACE),
-            "an open task": open_tasks(world.store),
+            "an open task": open_tasks(cluster.metadata),
             "a checkpoint": place.checkpoint_keys,
         }
         try:
@@ -178,7 +158,7 @@ async def guarded_place(
         finally:
             await tables.close()
             await plain.close()
-            await world.close()
+            await cluster.close()
 
 
 def run(

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.pipeline.maintenance.sweep_place import GRACE_MS, SweepPlace, run
-from tests.pipeline.pipeline_world import NAMESPACE
+from tests.pipeline.pipeline_place import NAMESPACE
 
 from lakelog.catalog.port import CatalogLimits, TableName
 from lakelog.catalog.tables import builtin_tables

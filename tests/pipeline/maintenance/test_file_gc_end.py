@@ -82,8 +82,8 @@ async def tidied(place: SweepPlace) -> set[str]:
     What a domain keeps for some time, archives and traces of how far its log came, is too old.
     """
     await saved(place)
-    await place.world.close()
-    place.world.nodes.clear()
+    await place.cluster.close()
+    place.cluster.nodes.clear()
     await place.checkpoints.tidy(now_ms=place.later.now_ms() + DAYS_MS)
     kept = await place.guard.keys() - set(await place.guard.named())
     return {key for key in kept if not key.startswith("milestone/")}  # one of each broker, for ever

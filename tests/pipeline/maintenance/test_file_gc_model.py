@@ -10,45 +10,45 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.pipeline.maintenance.sweep_world import GRACE_S, SweepWorld
+from tests.pipeline.maintenance.sweep_model import GRACE_S, SweepModel
 from tests.profiles import examples
 
 NUMBERS = st.lists(st.integers(0, (1 << 16) - 1), max_size=400)
 
 
-async def scenario(script: Iterator[int]) -> SweepWorld:
-    world = SweepWorld(script, grace_s=GRACE_S * (next(script, 0) % 2))
-    await world.make_topic()
-    await world.make_table()
-    await world.finish_table()
+async def scenario(script: Iterator[int]) -> SweepModel:
+    model = SweepModel(script, grace_s=GRACE_S * (next(script, 0) % 2))
+    await model.make_topic()
+    await model.make_table()
+    await model.finish_table()
     while (choice := next(script, None)) is not None:
         match choice % 8:
             case 0:
-                await world.sweep()
+                await model.sweep()
             case 1 if choice % 5 == 0:
-                world.sweeper = world.new_sweeper()
+                model.sweeper = model.new_sweeper()
             case _:
-                await world.random_step()
-        assert not world.guard.violations
-    assert not await world.guard.missing()
-    await end(world)
-    return world
+                await model.random_step()
+        assert not model.guard.violations
+    assert not await model.guard.missing()
+    await end(model)
+    return model
 
 
-async def end(world: SweepWorld) -> None:
+async def end(model: SweepModel) -> None:
     """After everything is quiet nothing unnamed is left, and the tables are left alone."""
-    await world.settle()
+    await model.settle()
     reports = []
     for _ in range(8):
-        world.clock.seconds += GRACE_S
-        reports.append(await world.sweep())
+        model.clock.seconds += GRACE_S
+        reports.append(await model.sweep())
     report = reports[-1]
     assert not report.deleted
     assert not report.moved
     assert not report.suspects
-    assert not world.guard.violations
-    named = set(await world.guard.named())
-    assert await world.guard.keys() == named
+    assert not model.guard.violations
+    named = set(await model.guard.named())
+    assert await model.guard.keys() == named
 
 
 @settings(max_examples=examples(150))

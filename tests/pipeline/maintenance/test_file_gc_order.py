@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from itertools import combinations_with_replacement
 
-from tests.pipeline.maintenance.sweep_world import SweepWorld
+from tests.pipeline.maintenance.sweep_model import SweepModel
 
 from lakelog.pipeline.saga.steps import AppendSwap, CommitTable, Mark, ReplaceFiles, Step, WriteFile
 from lakelog.pipeline.saga.task_record import task_key
@@ -21,8 +21,8 @@ LOOKS = 8
 Act = Callable[[], Awaitable[None]]
 
 
-class Scheduled(SweepWorld):
-    """A world in which what happens before each look is said beforehand."""
+class Scheduled(SweepModel):
+    """A model in which what happens before each look is said beforehand."""
 
     def __init__(self) -> None:
         super().__init__(iter(lambda: 1, 0), grace_s=0)
@@ -112,64 +112,64 @@ async def every_way(
     looks = LOOKS - len(without)
     count = len(await prepare(Scheduled()))
     for way in combinations_with_replacement(range(looks), count):
-        world = Scheduled()
-        world.passed_over += without
-        world.acts = list(zip(way, await prepare(world), strict=True))
-        await world.sweep()
-        await world.act_until(looks)
-        assert not world.guard.violations, way
-        assert not await world.guard.missing(), way
+        model = Scheduled()
+        model.passed_over += without
+        model.acts = list(zip(way, await prepare(model), strict=True))
+        await model.sweep()
+        await model.act_until(looks)
+        assert not model.guard.violations, way
+        assert not await model.guard.missing(), way
         for _ in range(4):
-            await world.sweep()
-        assert await world.guard.keys() == set(await world.guard.named()), way
+            await model.sweep()
+        assert await model.guard.keys() == set(await model.guard.named()), way
 
 
 def test_a_file_goes_from_record_to_table_to_index_between_any_two_looks() -> None:
-    async def prepare(world: Scheduled) -> list[Act]:
-        await world.has_table()
-        await world.produce()
-        await world.begin()
-        return [*world.task(CommitTable), world.trim_all]
+    async def prepare(model: Scheduled) -> list[Act]:
+        await model.has_table()
+        await model.produce()
+        await model.begin()
+        return [*model.task(CommitTable), model.trim_all]
 
     asyncio.run(every_way(prepare, without=("topics",)))
 
 
 def test_files_are_replaced_between_any_two_looks() -> None:
-    async def prepare(world: Scheduled) -> list[Act]:
-        await world.has_table()
-        await world.compacted()
-        await world.compacted()
-        await world.begin_replacing(TaskTarget.REWRITE)
-        await world.task(ReplaceFiles)[0]()
-        return [*world.task(ReplaceFiles)[1:], world.expire]
+    async def prepare(model: Scheduled) -> list[Act]:
+        await model.has_table()
+        await model.compacted()
+        await model.compacted()
+        await model.begin_replacing(TaskTarget.REWRITE)
+        await model.task(ReplaceFiles)[0]()
+        return [*model.task(ReplaceFiles)[1:], model.expire]
 
     asyncio.run(every_way(prepare))
 
 
 def test_a_file_without_rows_is_named_by_the_index_alone() -> None:
-    async def prepare(world: Scheduled) -> list[Act]:
-        await world.has_table()
-        await world.compacted()
-        await world.begin_replacing(TaskTarget.CLEAN)
-        await world.task(ReplaceFiles)[0]()
-        return [*world.task(ReplaceFiles)[1:], world.expire]
+    async def prepare(model: Scheduled) -> list[Act]:
+        await model.has_table()
+        await model.compacted()
+        await model.begin_replacing(TaskTarget.CLEAN)
+        await model.task(ReplaceFiles)[0]()
+        return [*model.task(ReplaceFiles)[1:], model.expire]
 
     asyncio.run(every_way(prepare))
 
 
 def test_a_topic_and_its_table_are_made_between_any_two_looks() -> None:
-    async def prepare(world: Scheduled) -> list[Act]:
-        return [world.make_topic, world.make_table, world.finish_table, world.expire]
+    async def prepare(model: Scheduled) -> list[Act]:
+        return [model.make_topic, model.make_table, model.finish_table, model.expire]
 
     asyncio.run(every_way(prepare))
 
 
 def test_rows_leave_the_table_and_the_log_between_any_two_looks() -> None:
-    async def prepare(world: Scheduled) -> list[Act]:
-        await world.has_table()
-        await world.compacted()
-        await world.compacted()
-        return [world.trim_all, world.expire_rows, world.expire, world.change_properties]
+    async def prepare(model: Scheduled) -> list[Act]:
+        await model.has_table()
+        await model.compacted()
+        await model.compacted()
+        return [model.trim_all, model.expire_rows, model.expire, model.change_properties]
 
     asyncio.run(every_way(prepare, without=("topics",)))
 
@@ -177,30 +177,30 @@ def test_rows_leave_the_table_and_the_log_between_any_two_looks() -> None:
 def test_a_file_whose_record_was_lost_is_found_in_the_table_and_swapped_in() -> None:
     """The one way into the index that begins in the table: so tables are looked at first."""
 
-    async def prepare(world: Scheduled) -> list[Act]:
-        await world.has_table()
-        await world.produce()
-        await world.begin()
-        for act in world.task(CommitTable)[:3]:
+    async def prepare(model: Scheduled) -> list[Act]:
+        await model.has_table()
+        await model.produce()
+        await model.begin()
+        for act in model.task(CommitTable)[:3]:
             await act()
-        (stream,) = world.streams
-        record, version = await world.record(stream)
+        (stream,) = model.streams
+        record, version = await model.record(stream)
         assert record is not None
         assert record.file is not None
-        world.workers.clear()
-        await world.meta.put(task_key(stream), None, expect=version)
-        bare = world.planned(world.streams[stream], 0, 2, TaskTarget.TABLE)
+        model.workers.clear()
+        await model.meta.put(task_key(stream), None, expect=version)
+        bare = model.planned(model.streams[stream], 0, 2, TaskTarget.TABLE)
         planned = replace(bare, present=record.file, expected=None)
 
         async def swapped() -> None:
-            await world.create(planned)
-            await world.work_until(AppendSwap, "mark swapped", "mark ready")()
-            world.workers.clear()
+            await model.create(planned)
+            await model.work_until(AppendSwap, "mark swapped", "mark ready")()
+            model.workers.clear()
 
         async def replaced() -> None:
-            await world.begin_replacing(TaskTarget.REWRITE)
-            await world.work_until(WriteFile, "mark written", ReplaceFiles)()
+            await model.begin_replacing(TaskTarget.REWRITE)
+            await model.work_until(WriteFile, "mark written", ReplaceFiles)()
 
-        return [swapped, replaced, world.expire]
+        return [swapped, replaced, model.expire]
 
     asyncio.run(every_way(prepare))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.pipeline.maintenance.cleaning_world import RETENTION_MS, CompactedStream
+from tests.pipeline.maintenance.compacted_stream import RETENTION_MS, CompactedStream
 from tests.profiles import examples
 
 from lakelog.index.entries import StreamColumns

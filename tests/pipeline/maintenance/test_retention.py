@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.log.world import batch
-from tests.pipeline.pipeline_world import EAGER, Place, run
+from tests.memory_cluster import batch
+from tests.pipeline.pipeline_place import EAGER, Place, run
 
 from lakelog.catalog.port import DataFileView, TableName
 from lakelog.index.ports import IndexedTopic
@@ -80,7 +80,7 @@ async def filled(place: Place, *, retention_ms: int = 60_000, files: int = 3) ->
     for number in range(files):
         age_ms = 3_600_000 if number + 1 < files else 0
         sent = batch(b"a", b"b", timestamp_ms=place.clock.now_ms() - age_ms)
-        await place.node.log.append([1], [sent], deadline_s=place.world.soon())
+        await place.node.log.append([1], [sent], deadline_s=place.cluster.soon())
         assert not (await place.pipeline(options=EAGER).round()).all_obstacles
     return topic
 

@@ -62,7 +62,7 @@ class Topics:
         raise NotImplementedError
 
 
-class Stage:
+class Histories:
     """Histories of some topics in a store in memory."""
 
     def __init__(self) -> None:
@@ -92,28 +92,28 @@ class Stage:
         return [one.snapshot_id for one in head.page.facts]
 
 
-def run(work: Callable[[Stage], Awaitable[None]]) -> None:
+def run(work: Callable[[Histories], Awaitable[None]]) -> None:
     async def bounded() -> None:
         async with asyncio.timeout(30):
-            await work(Stage())
+            await work(Histories())
 
     asyncio.run(bounded())
 
 
 def test_what_expired_too_long_ago_goes_and_the_rest_stays() -> None:
-    async def work(stage: Stage) -> None:
+    async def work(histories: Histories) -> None:
         day, none, ever = (
-            stage.topic(n, history_ms=ms) for n, ms in ((1, 86_400_000), (2, 0), (3, -1))
+            histories.topic(n, history_ms=ms) for n, ms in ((1, 86_400_000), (2, 0), (3, -1))
         )
         for number in range(1, 5):
-            stage.clock.time_ms = number * 12 * HOUR_MS
+            histories.clock.time_ms = number * 12 * HOUR_MS
             for topic in (day, none, ever):
-                await stage.expire(topic, number)
-        report = await stage.upkeep.apply_once()
+                await histories.expire(topic, number)
+        report = await histories.upkeep.apply_once()
         assert (report.topics, report.problems) == (0, ())
-        assert await stage.known(day) == [2, 3, 4]
-        assert await stage.known(none) == []
-        assert await stage.known(ever) == [1, 2, 3, 4]
+        assert await histories.known(day) == [2, 3, 4]
+        assert await histories.known(none) == []
+        assert await histories.known(ever) == [1, 2, 3, 4]
 
     run(work)
 
@@ -124,65 +124,65 @@ def test_a_clock_that_is_not_believed_forgets_nothing() -> None:
     async def wrong() -> bool:
         return False
 
-    async def work(stage: Stage) -> None:
-        topic = stage.topic(1, history_ms=0)
-        await stage.expire(topic, 1)
-        trusted, stage.upkeep.is_clock_right = stage.upkeep.is_clock_right, wrong
-        await stage.upkeep.apply_once()
-        assert await stage.known(topic) == [1]
-        stage.upkeep.is_clock_right = trusted
-        await stage.upkeep.apply_once()
-        assert await stage.known(topic) == []
+    async def work(histories: Histories) -> None:
+        topic = histories.topic(1, history_ms=0)
+        await histories.expire(topic, 1)
+        trusted, histories.upkeep.is_clock_right = histories.upkeep.is_clock_right, wrong
+        await histories.upkeep.apply_once()
+        assert await histories.known(topic) == [1]
+        histories.upkeep.is_clock_right = trusted
+        await histories.upkeep.apply_once()
+        assert await histories.known(topic) == []
 
     run(work)
 
 
 def test_a_history_is_looked_at_once_in_a_while() -> None:
-    async def work(stage: Stage) -> None:
-        topic = stage.topic(1, history_ms=0)
-        await stage.upkeep.apply_once()
-        await stage.expire(topic, 1)
-        await stage.upkeep.apply_once()
-        assert await stage.known(topic) == []
-        await stage.expire(topic, 2)
-        await stage.upkeep.apply_once()
-        assert await stage.known(topic) == [2]
-        stage.clock.time_ms += HOUR_MS
-        await stage.upkeep.apply_once()
-        assert await stage.known(topic) == []
+    async def work(histories: Histories) -> None:
+        topic = histories.topic(1, history_ms=0)
+        await histories.upkeep.apply_once()
+        await histories.expire(topic, 1)
+        await histories.upkeep.apply_once()
+        assert await histories.known(topic) == []
+        await histories.expire(topic, 2)
+        await histories.upkeep.apply_once()
+        assert await histories.known(topic) == [2]
+        histories.clock.time_ms += HOUR_MS
+        await histories.upkeep.apply_once()
+        assert await histories.known(topic) == []
 
     run(work)
 
 
 def test_the_history_of_a_topic_that_is_gone_goes_after_a_grace() -> None:
-    async def work(stage: Stage) -> None:
-        gone, stays = stage.topic(1, history_ms=HOUR_MS), stage.topic(2, history_ms=HOUR_MS)
+    async def work(histories: Histories) -> None:
+        gone, stays = histories.topic(1, history_ms=HOUR_MS), histories.topic(2, history_ms=HOUR_MS)
         for topic in (gone, stays):
-            await stage.expire(topic, 1)
-        stage.index.found.remove(gone)
-        assert (await stage.upkeep.apply_once()).topics == 0
-        await stage.expire(gone, 2)  # a commit that was under way
-        stage.clock.time_ms += GRACE_MS - 1
-        assert (await stage.upkeep.apply_once()).topics == 0
-        stage.clock.time_ms += 1
-        assert (await stage.upkeep.apply_once()).topics == 1
+            await histories.expire(topic, 1)
+        histories.index.found.remove(gone)
+        assert (await histories.upkeep.apply_once()).topics == 0
+        await histories.expire(gone, 2)  # a commit that was under way
+        histories.clock.time_ms += GRACE_MS - 1
+        assert (await histories.upkeep.apply_once()).topics == 0
+        histories.clock.time_ms += 1
+        assert (await histories.upkeep.apply_once()).topics == 1
         named = gone.topic_id.hex()
-        assert not [one.key for one in await stage.store.range(keys.ROOT) if named in one.key]
-        assert await stage.known(stays) == [1]
-        assert (await stage.upkeep.apply_once()).topics == 0
+        assert not [one.key for one in await histories.store.range(keys.ROOT) if named in one.key]
+        assert await histories.known(stays) == [1]
+        assert (await histories.upkeep.apply_once()).topics == 0
 
     run(work)
 
 
 def test_a_history_that_cannot_be_read_is_reported_and_the_others_go_on() -> None:
-    async def work(stage: Stage) -> None:
-        broken, fine = stage.topic(1, history_ms=0), stage.topic(2, history_ms=0)
+    async def work(histories: Histories) -> None:
+        broken, fine = histories.topic(1, history_ms=0), histories.topic(2, history_ms=0)
         for topic in (broken, fine):
-            await stage.expire(topic, 1)
-        await stage.store.put(keys.snapshot_head(broken.topic_id.hex()), b"x")
-        report = await stage.upkeep.apply_once()
+            await histories.expire(topic, 1)
+        await histories.store.put(keys.snapshot_head(broken.topic_id.hex()), b"x")
+        report = await histories.upkeep.apply_once()
         assert len(report.problems) == 1
         assert broken.topic_id.hex() in report.problems[0]
-        assert await stage.known(fine) == []
+        assert await histories.known(fine) == []
 
     run(work)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from tests.log.tables import accepted
 from tests.pipeline.pipeline_faults import Seeing
-from tests.pipeline.pipeline_world import EAGER, NAMESPACE, Place, assert_exact, run
+from tests.pipeline.pipeline_place import EAGER, NAMESPACE, Place, assert_exact, run
 
 from lakelog.catalog.port import Replacement, TableName
 from lakelog.pipeline.files.run_task import InlineEngine
@@ -23,7 +23,7 @@ async def send(place: Place, stream: int, *pairs: tuple[bytes | None, bytes | No
     now_ms = place.clock.now_ms()
     records = [Record(key, value, now_ms) for key, value in pairs]
     sent = accepted(memoryview(build_batch(records, BatchOptions())))
-    await place.node.log.append([stream], [sent], deadline_s=place.world.soon())
+    await place.node.log.append([stream], [sent], deadline_s=place.cluster.soon())
 
 
 async def filed(place: Place, stream: int, *pairs: tuple[bytes | None, bytes | None]) -> None:

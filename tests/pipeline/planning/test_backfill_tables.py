@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from tests.pipeline.pipeline_faults import UNREAD_MS, Seeing, rows_or_bytes, send
-from tests.pipeline.pipeline_world import EAGER, NAMESPACE, Place, run
+from tests.pipeline.pipeline_place import EAGER, NAMESPACE, Place, run
 from tests.records.table_cases import Row
 
 from lakelog.catalog.port import TableName

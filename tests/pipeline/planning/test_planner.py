@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from tests.pipeline.pipeline_faults import Seeing
-from tests.pipeline.pipeline_world import EAGER, Place, run
+from tests.pipeline.pipeline_place import EAGER, Place, run
 
 from lakelog.pipeline.planning.wal_ranges import PlanOptions
 from lakelog.pipeline.saga.task_record import TASKS, decode_record

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.pipeline.pipeline_faults import Seeing
-from tests.pipeline.pipeline_world import NAMESPACE, sqlite_place
+from tests.pipeline.pipeline_place import NAMESPACE, sqlite_place
 
 from lakelog.catalog.port import TableName
 

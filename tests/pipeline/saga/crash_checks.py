@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.parquet as pq
 from tests.pipeline.pipeline_faults import UNREAD_MS, rows_or_bytes
-from tests.pipeline.pipeline_world import NAMESPACE, Place
+from tests.pipeline.pipeline_place import NAMESPACE, Place
 from tests.records.table_cases import Row
 
 from lakelog.catalog.port import TableName

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tests.pipeline.pipeline_faults import send
-from tests.pipeline.pipeline_world import EAGER, Place, sqlite_place
+from tests.pipeline.pipeline_place import EAGER, Place, sqlite_place
 from tests.pipeline.saga.crash_checks import Content, flaws
 
 from lakelog.catalog.port import CatalogLimits

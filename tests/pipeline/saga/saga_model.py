@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from tests.pipeline.saga.saga_invariants import flaw, is_good_end
 from tests.pipeline.saga.saga_moves import Impossible, Moves
-from tests.pipeline.saga.saga_world import Budget, Rules, Setup, World, begin
+from tests.pipeline.saga.saga_state import Budget, Rules, SagaState, Setup, begin
 
 from lakelog.pipeline.saga.values import TaskTarget
 
@@ -28,29 +28,29 @@ class Search:
     rules: Rules = field(default_factory=Rules)
     states: int = 0
     seconds: float = 0.0
-    _parents: dict[World, tuple[World, str] | None] = field(default_factory=dict)
+    _parents: dict[SagaState, tuple[SagaState, str] | None] = field(default_factory=dict)
 
     def run(self) -> "Search":
         """Visit everything; raises `Violation` at the first state that must not be."""
         started = time.perf_counter()
         root = begin(self.setup)
-        numbers: dict[World, int] = {root: 0}
+        numbers: dict[SagaState, int] = {root: 0}
         self._parents[root] = None
         before: list[list[int]] = [[]]
         good: list[int] = []
         moves = Moves(self.setup, self.rules)
         queue = [root]
-        for world in queue:
-            number = numbers[world]
-            self._check(world)
-            if is_good_end(world, self.setup):
+        for state in queue:
+            number = numbers[state]
+            self._check(state)
+            if is_good_end(state, self.setup):
                 good.append(number)
-            for action, raw in self._next(moves, world):
+            for action, raw in self._next(moves, state):
                 reached = moves.settled(raw)
                 found = numbers.get(reached)
                 if found is None:
                     found = numbers[reached] = len(numbers)
-                    self._parents[reached] = (world, action)
+                    self._parents[reached] = (state, action)
                     before.append([])
                     queue.append(reached)
                 before[found].append(number)
@@ -61,16 +61,16 @@ class Search:
         self.seconds = time.perf_counter() - started
         return self
 
-    def _next(self, moves: Moves, world: World) -> list[tuple[str, World]]:
+    def _next(self, moves: Moves, state: SagaState) -> list[tuple[str, SagaState]]:
         try:
-            return list(moves.successors(world))
+            return list(moves.successors(state))
         except Impossible as error:
-            raise Violation(f"{error}\n{self.story(world)}") from None
+            raise Violation(f"{error}\n{self.story(state)}") from None
 
     def _check_progress(
-        self, worlds: list[World], before: list[list[int]], good: list[int]
+        self, states: list[SagaState], before: list[list[int]], good: list[int]
     ) -> None:
-        hopeful = bytearray(len(worlds))
+        hopeful = bytearray(len(states))
         for number in good:
             hopeful[number] = 1
         todo = list(good)
@@ -81,17 +81,17 @@ class Search:
                     todo.append(number)
         for number, hope in enumerate(hopeful):
             if not hope:
-                raise Violation("no good end can be reached\n" + self.story(worlds[number]))
+                raise Violation("no good end can be reached\n" + self.story(states[number]))
 
-    def _check(self, world: World) -> None:
-        wrong = flaw(world)
+    def _check(self, state: SagaState) -> None:
+        wrong = flaw(state)
         if wrong is not None:
-            raise Violation(f"{wrong}\n{self.story(world)}")
+            raise Violation(f"{wrong}\n{self.story(state)}")
 
-    def story(self, world: World) -> str:
+    def story(self, state: SagaState) -> str:
         """The actions that lead to a state."""
         actions = []
-        here = self._parents[world]
+        here = self._parents[state]
         while here is not None:
             actions.append(here[1])
             here = self._parents[here[0]]

@@ -1,10 +1,10 @@
-"""Known ways to get the saga wrong, each with the smallest world in which the search sees it."""
+"""Known ways to get the saga wrong, each with the smallest setup in which the search sees it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from msgspec import structs
-from tests.pipeline.saga.saga_world import (
+from tests.pipeline.saga.saga_state import (
     Budget,
     Commit,
     Exchange,

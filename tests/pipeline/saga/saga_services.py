@@ -1,7 +1,7 @@
-"""What the services of the saga's world do with a request: index, table, metadata store."""
+"""What the services around the saga do with a request: index, table, metadata store."""
 
 from msgspec import structs
-from tests.pipeline.saga.saga_world import (
+from tests.pipeline.saga.saga_state import (
     LEASE,
     Append,
     Cas,
@@ -12,9 +12,9 @@ from tests.pipeline.saga.saga_world import (
     Put,
     Request,
     Rules,
+    SagaState,
     Stored,
     Table,
-    World,
     has_rows,
     key_of,
     stored,
@@ -62,24 +62,24 @@ def exchanged(table: Table, exchange: Exchange) -> Table | None:
     return table._replace(token=table.token + 1, files=files)
 
 
-def land(rules: Rules, world: World, request: Request) -> tuple[World, bool]:
+def land(rules: Rules, state: SagaState, request: Request) -> tuple[SagaState, bool]:
     """What a request does when it reaches its service, and whether it was accepted."""
     match request:
         case Put(file=file):
-            return world._replace(files=world.files | {stored(file)}), True
+            return state._replace(files=state.files | {stored(file)}), True
         case Cas(version=version, record=record):
-            if rules.checks_versions and version != (world.version if world.record else 0):
-                return world, False
+            if rules.checks_versions and version != (state.version if state.record else 0):
+                return state, False
             if record is not None and record.holder == LEASE.holder:
-                record = structs.replace(record, holder=str(world.version + 1))  # a name of its own
-            return world._replace(record=record, version=world.version + 1), True
+                record = structs.replace(record, holder=str(state.version + 1))  # a name of its own
+            return state._replace(record=record, version=state.version + 1), True
         case Commit() | Exchange():
-            table = committed(rules, world.table, request)
-            return (world, False) if table is None else (world._replace(table=table), True)
+            table = committed(rules, state.table, request)
+            return (state, False) if table is None else (state._replace(table=table), True)
         case Move(token=token):
-            if token != world.table.token:
-                return world, False
-            return world._replace(table=world.table._replace(token=token + 1)), True
+            if token != state.table.token:
+                return state, False
+            return state._replace(table=state.table._replace(token=token + 1)), True
         case Append(swap=swap):
-            index = swapped(rules, world.stream, swap)
-            return (world, False) if index is None else (world._replace(stream=index), True)
+            index = swapped(rules, state.stream, swap)
+            return (state, False) if index is None else (state._replace(stream=index), True)

@@ -6,7 +6,7 @@ from tests.domain.build import B, Domain, trim_of, wal_id
 from tests.pipeline.saga.saga_model import LARGE, SMALL, Search, Violation
 from tests.pipeline.saga.saga_mutants import MUTANTS, Mutant
 from tests.pipeline.saga.saga_services import swapped, trimmed
-from tests.pipeline.saga.saga_world import Index, Rules, Setup, Stored
+from tests.pipeline.saga.saga_state import Index, Rules, Setup, Stored
 from tests.profiles import sampled
 
 from lakelog.domain.events import Drop, Swap

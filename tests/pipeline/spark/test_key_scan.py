@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import replace
 
-from tests.pipeline.maintenance.cleaning_world import RETENTION_MS, CompactedStream
+from tests.pipeline.maintenance.compacted_stream import RETENTION_MS, CompactedStream
 from tests.pipeline.spark.conftest import Stage
 
 from lakelog.clock import SystemClock, SystemEntropy

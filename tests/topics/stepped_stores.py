@@ -1,10 +1,13 @@
-"""A stage for topics: streams in memory, and a store that fails where a test says so."""
+"""The metadata store and the streams that topics need, failing where a test says so.
+
+There is no log and no replica: streams are names alone. Real ones are those of
+`tests.memory_cluster`.
+"""
 
 import asyncio
-import selectors
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from enum import Enum, auto
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from lakelog.clock import SeededEntropy
 from lakelog.meta import keys
@@ -12,56 +15,41 @@ from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.meta.port import KeyValue, MetadataLog, Session
 from lakelog.model.failures import OutcomeUnknown, Unavailable
 from lakelog.model.ids import TopicId
+from lakelog.testing.conformance_meta import ManualClock
+from lakelog.testing.simulation import SimLoop, simulate
 from lakelog.topics.registry import Topics
 from lakelog.topics.settings import TopicDefaults
 from lakelog.topics.topic import Topic, TopicState, decode
 
 Result = TypeVar("Result")
+STARTED_S = 1_000.0
 
 
-class ManualClock:
-    """Time that moves only when a test says so."""
-
-    def __init__(self) -> None:
-        self.now_s = 1_000.0
-
-    def now_ms(self) -> int:
-        return 1_794_717_942_000 + int(self.now_s * 1000)
-
-    def monotonic_s(self) -> float:
-        return self.now_s
-
-
-class _Jump(selectors.SelectSelector):
-    """Does not wait: time jumps to when the next thing is due."""
-
-    now_s = 1_000.0
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if timeout is not None and timeout > 0:
-            self.now_s += timeout
-        return super().select(0)
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """A loop whose time passes when everybody waits."""
-
-    def __init__(self) -> None:
-        self._jump = _Jump()
-        super().__init__(self._jump)
-
-    def time(self) -> float:
-        return self._jump.now_s
+def manual_clock() -> ManualClock:
+    """Time that moves only when a test says so; it is not 0, which code may have for "never"."""
+    clock = ManualClock()
+    clock.advance(STARTED_S)
+    return clock
 
 
 class LoopClock:
-    """The time of the loop that runs."""
+    """The time of the loop that runs; it is not 0 either."""
 
     def now_ms(self) -> int:
         return 1_794_717_942_000 + int(self.monotonic_s() * 1000)
 
     def monotonic_s(self) -> float:
-        return asyncio.get_running_loop().time()
+        return STARTED_S + asyncio.get_running_loop().time()
+
+
+def run_virtual(work: Coroutine[Any, Any, Result]) -> Result:
+    """Run this in a loop whose time passes when everybody waits; ten minutes at most."""
+
+    async def bounded(_: SimLoop) -> Result:
+        async with asyncio.timeout(600):
+            return await work
+
+    return simulate(bounded, seed=0)[0]
 
 
 class Crash(BaseException):
@@ -181,11 +169,11 @@ class SteppedStore:
         await self._store.close()
 
 
-class World:
+class TopicStores:
     """A store and streams that several registries share, each with steps of its own."""
 
     def __init__(self, defaults: TopicDefaults | None = None) -> None:
-        self.clock = ManualClock()
+        self.clock = manual_clock()
         self.store = MemoryMetadataStore(self.clock)
         self.streams = MemoryStreams()
         self.defaults = defaults
@@ -224,7 +212,7 @@ class World:
     async def settle(self, topics: Topics) -> None:
         """Let a broker finish what others left behind."""
         await topics.refresh()
-        self.clock.now_s += 60
+        self.clock.advance(60)
         await topics.refresh()
         assert all(topic.state is TopicState.LIVE for topic in topics.cached_all())
 
@@ -239,11 +227,11 @@ async def make(topics: Topics, name: str, partitions: int = 3, **configs: str) -
     )
 
 
-def run(scenario: Callable[[World], Awaitable[None]]) -> None:
-    """Run a scenario in a world of its own."""
+def run(scenario: Callable[[TopicStores], Awaitable[None]]) -> None:
+    """Run a scenario on stores of its own."""
 
     async def bounded() -> None:
         async with asyncio.timeout(60):
-            await scenario(World())
+            await scenario(TopicStores())
 
     asyncio.run(bounded())

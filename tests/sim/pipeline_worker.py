@@ -1,10 +1,11 @@
-"""Pipelines of the simulated world: their stores, the catalog and the brokers as they see them."""
+"""Pipelines of a simulated cluster: their stores, the catalog and the brokers as they see them."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
-from tests.sim.world import CLUSTER, Broker, World
+from tests.sim.log_cluster import LogBroker, LogCluster
+from tests.simulated_cluster import SimulatedProcess
 
 from lakelog.catalog.port import (
     Advance,
@@ -25,18 +26,17 @@ from lakelog.pipeline.files.run_task import InlineEngine
 from lakelog.pipeline.options import PipelineOptions
 from lakelog.pipeline.round_report import RoundReport
 from lakelog.pipeline.rounds import Pipeline
-from lakelog.testing.faulty import Faults, FaultyLink, FaultyMetadataStore, FaultyObjectStore
+from lakelog.testing.faulty import Faults, FaultyLink
 from lakelog.testing.memory_tables import MemoryTables
-from lakelog.testing.simulation import Process, SimClock
 
 T = TypeVar("T")
 PAUSE_S = 0.3
 
 
 class OneBroker(BrokerIndex):
-    """A simulated broker's index; topics are the world's."""
+    """A simulated broker's index; topics are the scenario's."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: LogBroker) -> None:
         self._log = broker.log
         self._clock = broker.clock
 
@@ -45,14 +45,14 @@ class FaultyIndex:
     """The index over a network: some broker answers, or nobody does."""
 
     def __init__(
-        self, world: World, link: FaultyLink, topics: Callable[[], Sequence[IndexedTopic]]
+        self, cluster: LogCluster, link: FaultyLink, topics: Callable[[], Sequence[IndexedTopic]]
     ) -> None:
-        self._world = world
+        self._cluster = cluster
         self._link = link
         self._topics = topics
 
     async def cluster_id(self) -> str:
-        return CLUSTER
+        return self._cluster.cluster_id
 
     async def topics(self) -> Sequence[IndexedTopic]:
         return list(self._topics())
@@ -69,7 +69,7 @@ class FaultyIndex:
     async def swap(self, swap: Swap) -> Swapped:
         swapped = await self._ask(lambda index: index.swap(swap), lost=OutcomeUnknown)
         if not swapped.accepted:
-            self._world.reached.add("a swap was refused")
+            self._cluster.reached.add("a swap was refused")
         return swapped
 
     async def named_files(self) -> frozenset[str]:
@@ -81,7 +81,7 @@ class FaultyIndex:
         *,
         lost: type[Unavailable] | type[OutcomeUnknown] = Unavailable,
     ) -> T:
-        running = self._world.running()
+        running = self._cluster.running()
         if not running:
             raise Unavailable("no broker serves")
         broker = self._link.dice.pick(running)
@@ -163,43 +163,28 @@ class FaultyTables:
         pass
 
 
-class Worker:
+class Worker(SimulatedProcess):
     """One life of a pipeline process."""
 
     def __init__(
         self,
-        world: World,
+        cluster: LogCluster,
         name: str,
         tables: MemoryTables,
         table_faults: Faults,
         options: PipelineOptions,
         topics: Callable[[], Sequence[IndexedTopic]],
     ) -> None:
-        self.name = name
-        self.process = Process(name)
+        dice = cluster.loop.dice(name)
+        start_s, skew_ms = dice.between(0, 1000), dice.number(-2_000, 2_000)
+        super().__init__(cluster, name, start_s=start_s, skew_ms=skew_ms)
         self.reports: list[RoundReport] = []
-        self.died: BaseException | None = None
-        self._world = world
-        dice = world.loop.dice(name)
-        self.clock = SimClock(
-            world.loop, start_s=dice.between(0, 1000), skew_ms=dice.number(-2_000, 2_000)
-        )
-
-        def link(to: str, faults: Faults) -> FaultyLink:
-            dice = world.loop.dice(f"{name}/{to}")
-            return FaultyLink(world.loop, self.process, dice, faults, world.journal)
-
-        objects = FaultyObjectStore(
-            link("objects", world.object_faults),
-            world.objects,
-            own=self.clock,
-            theirs=world.clock,
-        )
+        objects = self.object_store(cluster.object_faults)
         self.pipeline = Pipeline(
-            FaultyMetadataStore(link("meta", world.meta_faults), world.meta),
+            self.metadata_store(cluster.meta_faults),
             objects,
-            FaultyIndex(world, link("index", table_faults), topics),
-            FaultyTables(link("tables", table_faults), tables),
+            FaultyIndex(cluster, self.link("index", table_faults), topics),
+            FaultyTables(self.link("tables", table_faults), tables),
             InlineEngine(objects),
             clock=self.clock,
             entropy=dice.entropy,
@@ -208,7 +193,7 @@ class Worker:
 
     def start(self) -> None:
         """Run rounds for as long as the process lives."""
-        self._world.loop.spawn(self._live(), process=self.process, name=self.name)
+        self._cluster.loop.spawn(self._live(), process=self.process, name=self.name)
 
     async def _live(self) -> None:
         try:
@@ -221,7 +206,7 @@ class Worker:
             self.died = error
 
     def _note(self, report: RoundReport) -> None:
-        loop, reached = self._world.loop, self._world.reached
+        loop, reached = self._cluster.loop, self._cluster.reached
         loop.note(self.name, "round", report.created, report.adopted, len(report.all_obstacles))
         if report.adopted:
             reached.add("a task was taken over")

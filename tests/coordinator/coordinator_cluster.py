@@ -1,11 +1,12 @@
-"""Brokers with coordinators on one memory store, in virtual time; clients that do as Kafka's do."""
+"""A simulated cluster of coordinators alone, and requests as Kafka's clients send them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from hashlib import blake2b
 from typing import Any, TypeGuard, TypeVar
 
 from msgspec.structs import replace
+from tests.simulated_cluster import SimulatedBroker, SimulatedCluster, TopicBook
 
 from lakelog.coordinator.coordinator import GroupCoordinator
 from lakelog.coordinator.options import GroupOptions, default_settings
@@ -13,7 +14,6 @@ from lakelog.coordinator.requests import ConsumerHeartbeatRequest, JoinRequest, 
 from lakelog.domain.envelope import decode_record
 from lakelog.domain.events import Event, GroupChange
 from lakelog.domain.options import DomainOptions
-from lakelog.domain.replica import Identity, Replica
 from lakelog.domain.state import LEVEL_MAX
 from lakelog.groups.events import (
     CommitOffsets,
@@ -24,13 +24,11 @@ from lakelog.groups.events import (
 )
 from lakelog.groups.parts import GroupPart
 from lakelog.groups.state import ClassicGroup, ConsumerGroup, Group, GroupSettings
-from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.model.errors import ErrorCode
 from lakelog.model.ids import TopicId
-from lakelog.objects.memory import MemoryObjectStore
 from lakelog.telemetry import MetricsRegistry
-from lakelog.testing.faulty import Faults, FaultyLink, FaultyMetadataStore, Journal
-from lakelog.testing.simulation import Process, SimClock, SimLoop, simulate
+from lakelog.testing.faulty import Faults
+from lakelog.testing.simulation import SimLoop, simulate
 
 T = TypeVar("T")
 EventT = TypeVar("EventT", bound=GroupEvent)
@@ -40,14 +38,14 @@ OTHER_TOPIC = TopicId(bytes(range(16, 32)))
 
 
 class Members:
-    """Who lives, as all brokers of a stage see it."""
+    """Who lives, as all brokers see it."""
 
     def __init__(self) -> None:
         self.live: list[int] = []
 
 
-class StageBrokers:
-    """The view of one broker."""
+class BrokersView:
+    """Who lives, as one broker sees it; a test says how long its session does."""
 
     def __init__(self, own_id: int, everybody: Members) -> None:
         self.own_id = own_id
@@ -67,34 +65,18 @@ class StageBrokers:
         return sorted(self.live(), key=score)
 
 
-class StageBook:
-    """The topics of a stage."""
-
-    def __init__(self) -> None:
-        self._topics: dict[str, tuple[TopicId, int]] = {}
-        self._callbacks: list[Callable[[], None]] = []
-
-    def topics(self) -> Mapping[str, tuple[TopicId, int]]:
-        return self._topics
-
-    def on_change(self, callback: Callable[[], None]) -> None:
-        self._callbacks.append(callback)
+class SharedTopicBook(TopicBook):
+    """The topics, of which all brokers hear at once."""
 
     def put(self, name: str, topic: TopicId, partitions: int) -> None:
-        self._topics = {**self._topics, name: (topic, partitions)}
-        self._tell()
+        self.set({**self.topics(), name: (topic, partitions)})
 
     def drop(self, name: str) -> None:
-        self._topics = {key: value for key, value in self._topics.items() if key != name}
-        self._tell()
-
-    def _tell(self) -> None:
-        for callback in self._callbacks:
-            callback()
+        self.set({key: value for key, value in self.topics().items() if key != name})
 
 
-class StageSettings:
-    """What was chosen for single groups of a stage."""
+class ChosenSettings:
+    """What was chosen for single groups."""
 
     def __init__(self, options: GroupOptions) -> None:
         self.defaults = default_settings(options)
@@ -104,45 +86,39 @@ class StageSettings:
         return self.chosen.get(group_id, self.defaults)
 
 
-class Broker:
-    """One broker of a stage."""
+class CoordinatorBroker(SimulatedBroker):
+    """A broker that coordinates groups and does nothing else; its object store never fails."""
 
-    def __init__(self, stage: "Stage", number: int, *, skew_ms: int, domains: int) -> None:
-        loop = stage.loop
-        self.number = number
-        self.process = Process(f"broker-{number}")
-        self.clock = SimClock(loop, start_s=1_000.0 * number, skew_ms=skew_ms)
+    def __init__(
+        self, cluster: "CoordinatorCluster", number: int, *, skew_ms: int, domains: int
+    ) -> None:
+        name, start_s = f"broker-{number}", 1_000.0 * number
+        super().__init__(cluster, number, name, start_s=start_s, skew_ms=skew_ms)
+        loop = cluster.loop
         self.faults = Faults(latency_s=0.001, timeout_s=0.2)
-        link = FaultyLink(loop, self.process, loop.dice(f"{number}"), self.faults, stage.journal)
-        store = FaultyMetadataStore(link, stage.store)
-        self.replicas = [
-            Replica(
-                Identity("c", domain, f"broker-{number}"),
-                store,
-                stage.objects,
-                self.clock,
-                stage.domain_options,
-            )
-            for domain in range(domains)
-        ]
-        self.brokers = StageBrokers(number, stage.everybody)
+        metadata = self.metadata_store(self.faults, loop.dice(f"{number}"))
+        options = cluster.domain_options
+        self.replicas = self.replicas_of(metadata, cluster.objects, options, domains)
+        self.brokers = BrokersView(number, cluster.everybody)
         self.metrics = MetricsRegistry()
         self.coordinator = GroupCoordinator(
             self.replicas,
             self.brokers,
-            stage.book,
+            cluster.book,
             self.clock,
             loop.dice(f"ids {number}").entropy,
-            stage.options,
+            cluster.options,
             self.metrics,
-            stage.settings,
+            cluster.settings,
         )
-        self._loop = loop
 
-    async def start(self) -> None:
+    async def begin(self) -> "Sequence[asyncio.Task[None]]":
+        """Load and serve; a test looks itself at what fails."""
         for replica in self.replicas:
             await replica.start(found=True)
         self.coordinator.start()
+        self.ready = True
+        return []
 
     def call(self, act: Callable[[], Awaitable[T]]) -> "asyncio.Task[T]":
         """Have the broker do this as if a client had asked."""
@@ -150,7 +126,7 @@ class Broker:
         async def work() -> T:
             return await act()
 
-        return self._loop.spawn(work(), process=self.process, name=f"request {self.number}")
+        return self.spawn(work())
 
     def group(self, group_id: str) -> Group | None:
         return self.coordinator.table(group_id).groups.get(group_id)
@@ -187,26 +163,24 @@ class Broker:
         )
 
 
-class Stage:
-    """The store, the topics, and the brokers."""
+class CoordinatorCluster(SimulatedCluster):
+    """The topics, who lives, and the brokers."""
 
     def __init__(self, loop: SimLoop, options: GroupOptions, domain_options: DomainOptions) -> None:
-        self.loop = loop
+        super().__init__(loop, "c")
         self.options = options
         self.domain_options = domain_options
-        self.clock = SimClock(loop)
-        self.store = MemoryMetadataStore(self.clock)
-        self.objects = MemoryObjectStore(self.clock)
-        self.journal = Journal()
         self.everybody = Members()
-        self.book = StageBook()
-        self.settings = StageSettings(options)
-        self.brokers: dict[int, Broker] = {}
+        self.book = SharedTopicBook()
+        self.settings = ChosenSettings(options)
+        self.brokers: dict[int, CoordinatorBroker] = {}
 
-    async def broker(self, number: int = 1, *, skew_ms: int = 0, domains: int = 1) -> Broker:
-        broker = Broker(self, number, skew_ms=skew_ms, domains=domains)
+    async def broker(
+        self, number: int = 1, *, skew_ms: int = 0, domains: int = 1
+    ) -> CoordinatorBroker:
+        broker = CoordinatorBroker(self, number, skew_ms=skew_ms, domains=domains)
         self.everybody.live.append(number)
-        await self.loop.spawn(broker.start(), process=broker.process, name="start")
+        await self.loop.spawn(broker.begin(), process=broker.process, name="start")
         self.brokers[number] = broker
         return broker
 
@@ -227,7 +201,7 @@ class Stage:
         ]
         return [event for record in records for event in record.events]
 
-    def kill(self, broker: Broker) -> None:
+    def kill(self, broker: CoordinatorBroker) -> None:
         self.loop.kill_process(broker.process)
         self.everybody.live.remove(broker.number)
 
@@ -243,7 +217,9 @@ def is_change(event: Event) -> TypeGuard[GroupChange]:
     return isinstance(event, GroupChange)
 
 
-async def keep_alive(broker: Broker, answer: JoinAnswer, *, every_s: float, for_s: float) -> None:
+async def keep_alive(
+    broker: CoordinatorBroker, answer: JoinAnswer, *, every_s: float, for_s: float
+) -> None:
     """Send heartbeats as a client does; each must be welcome."""
     for _ in range(int(for_s / every_s)):
         await asyncio.sleep(every_s)
@@ -256,7 +232,7 @@ DOMAIN = DomainOptions()
 
 
 def play(
-    scenario: Callable[[Stage], Awaitable[None]],
+    scenario: Callable[[CoordinatorCluster], Awaitable[None]],
     *,
     options: GroupOptions = QUICK,
     domain: DomainOptions = DOMAIN,
@@ -265,7 +241,7 @@ def play(
     """Run a scenario in virtual time."""
 
     async def main(loop: SimLoop) -> None:
-        await scenario(Stage(loop, options, domain))
+        await scenario(CoordinatorCluster(loop, options, domain))
 
     simulate(main, seed=seed)
 
@@ -338,14 +314,14 @@ def commit_event(member_id: str = "", generation: int = -1, **changes: Any) -> C
     return replace(event, **changes)
 
 
-async def joined(broker: Broker, **changes: Any) -> JoinAnswer:
+async def joined(broker: CoordinatorBroker, **changes: Any) -> JoinAnswer:
     """A new member with its first generation, alone or with whoever waits already."""
     first = await broker.join(join_ask(**changes))
     assert first.code is ErrorCode.MEMBER_ID_REQUIRED, first
     return await broker.join(join_ask(first.member_id, **changes))
 
 
-async def stable(broker: Broker, **changes: Any) -> JoinAnswer:
+async def stable(broker: CoordinatorBroker, **changes: Any) -> JoinAnswer:
     """A group of one member with its assignment."""
     answer = await joined(broker, **changes)
     assert answer.code is ErrorCode.NONE, answer

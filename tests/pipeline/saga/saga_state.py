@@ -1,4 +1,4 @@
-"""An abstract world for the saga: metadata store, table, index, object store, workers, a sweeper.
+"""What surrounds the saga: metadata store, table, index, object store, workers, a sweeper.
 
 Everything is a value, so that a search can hash it. What workers decide comes from the code under
 test (`next_step`, `plan_stream`, `may_be_named`, …), bundled as `Rules` so that a mutant can change
@@ -141,7 +141,7 @@ class Budget(NamedTuple):
 
 @dataclass(frozen=True)
 class Setup:
-    """How large a world to search; entries hold two offsets each.
+    """How much to search; entries hold two offsets each.
 
     The first `files` entries are files of the table already, which `replaces` makes one of, with
     their rows or, when cleaned, without any.
@@ -159,7 +159,9 @@ class Setup:
     states_max: int = 1_500_000
 
 
-class World(NamedTuple):
+class SagaState(NamedTuple):
+    """Everything at one moment of the search."""
+
     record: TaskRecord | None
     version: int
     table: Table
@@ -321,7 +323,7 @@ def key_of(one: Stored) -> str:
     return one.name.key
 
 
-def begin(setup: Setup) -> World:
+def begin(setup: Setup) -> SagaState:
     """A stream of so many entries, of two offsets each, and a table with the first of them."""
     edges = [(2 * at, 2 * at + 2) for at in range(setup.entries)]
     root = "compaction/v1/topic=t/partition=0"
@@ -331,7 +333,7 @@ def begin(setup: Setup) -> World:
     )
     others = [wal(start, start=start, end=end) for start, end in edges[setup.files :]]
     made = (*files, *others)
-    return World(
+    return SagaState(
         record=None,
         version=0,
         table=Table(0, 2 * setup.files or None, files),

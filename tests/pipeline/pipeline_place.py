@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from tests.log.tables import read_all
-from tests.log.world import Node, World, batch
+from tests.memory_cluster import MemoryCluster, MemoryNode, batch
 from tests.records.table_cases import Row
 
 from lakelog.catalog.port import DataFileView, TableName, Tables
@@ -22,7 +22,6 @@ from lakelog.meta.port import MetadataStore
 from lakelog.meta.sqlite import SqliteMetadataStore
 from lakelog.model.ids import TopicId
 from lakelog.objects.local import LocalObjectStore
-from lakelog.objects.memory import MemoryObjectStore
 from lakelog.objects.port import ObjectStore
 from lakelog.pipeline.files.run_task import InlineEngine
 from lakelog.pipeline.maintenance.key_scan import Scanner
@@ -39,11 +38,11 @@ EAGER = PipelineOptions(domains=1, plan=PlanOptions(freshness_ms=0), retry_ms=1,
 """Everything is due at once, and what failed too."""
 
 
-class WorldIndex(BrokerIndex):
+class PlaceIndex(BrokerIndex):
     """The real index over a log, with topics that a test says."""
 
     def __init__(
-        self, node: Node, topics: Callable[[], Sequence[IndexedTopic]], clock: Clock
+        self, node: MemoryNode, topics: Callable[[], Sequence[IndexedTopic]], clock: Clock
     ) -> None:
         self._log = node.log
         self._clock = clock
@@ -79,26 +78,26 @@ def topic_view(name: str, streams: Sequence[int], **changes: Any) -> IndexedTopi
 class Place:
     """One log and everything that pipelines share."""
 
-    world: World
-    node: Node
+    cluster: MemoryCluster
+    node: MemoryNode
     tables: Tables
     topics: list[IndexedTopic] = field(default_factory=list)
 
     @property
     def meta(self) -> MetadataStore:
-        return self.world.store
+        return self.cluster.metadata
 
     @property
     def objects(self) -> ObjectStore:
-        return self.world.objects
+        return self.cluster.objects
 
     @property
     def clock(self) -> Clock:
-        return self.world.clock
+        return self.cluster.clock
 
     @property
-    def index(self) -> WorldIndex:
-        return WorldIndex(self.node, lambda: self.topics, self.clock)
+    def index(self) -> PlaceIndex:
+        return PlaceIndex(self.node, lambda: self.topics, self.clock)
 
     async def topic(self, name: str, streams: Sequence[int], **changes: Any) -> IndexedTopic:
         view = topic_view(name, streams, **changes)
@@ -111,7 +110,7 @@ class Place:
         for number in range(batches):
             values = [b"%d-%d" % (number, at) for at in range(records)]
             sent = [batch(*values, timestamp_ms=1000 + number * 10)] * len(streams)
-            await self.node.log.append(list(streams), sent, deadline_s=self.world.soon())
+            await self.node.log.append(list(streams), sent, deadline_s=self.cluster.soon())
 
     def pipeline(
         self,
@@ -142,7 +141,7 @@ class Place:
         """What a consumer reads of a stream."""
         facts = self.node.log.facts(stream)
         assert facts is not None
-        return await read_all(self.world, self.node, stream, offset=facts.log_start)
+        return await read_all(self.cluster, self.node, stream, offset=facts.log_start)
 
     async def files(self, topic: str, partition: int) -> list[DataFileView]:
         name = TableName(NAMESPACE, topic)
@@ -178,35 +177,32 @@ async def states(place: Place) -> dict[int, TaskState]:
 @asynccontextmanager
 async def memory_place() -> AsyncIterator[Place]:
     """Memory stores and the built-in catalog."""
-    world = World()
-    node = await world.node()
-    tables = builtin_tables(world.store, world.objects, world.clock)
+    cluster = MemoryCluster()
+    node = await cluster.node()
+    tables = builtin_tables(cluster.metadata, cluster.objects, cluster.clock)
     try:
-        yield Place(world, node, tables)
+        yield Place(cluster, node, tables)
     finally:
         await tables.close()
-        await world.close()
+        await cluster.close()
 
 
 @asynccontextmanager
 async def sqlite_place(folder: Path, *, local: bool = True) -> AsyncIterator[Place]:
     """SQLite, a directory (or memory) for objects, and the built-in catalog."""
     clock = SystemClock()
-    world = World()
     meta = await SqliteMetadataStore.open(folder / "meta.db", clock)
-    world.store = meta
+    cluster = MemoryCluster(clock, metadata=meta)
     if local:
-        world.objects = await LocalObjectStore.open(folder / "objects", clock, SystemEntropy())
-    else:
-        world.objects = MemoryObjectStore(clock)
-    node = await world.node()
-    tables = builtin_tables(world.store, world.objects, world.clock)
+        cluster.objects = await LocalObjectStore.open(folder / "objects", clock, SystemEntropy())
+    node = await cluster.node()
+    tables = builtin_tables(cluster.metadata, cluster.objects, cluster.clock)
     try:
-        yield Place(world, node, tables)
+        yield Place(cluster, node, tables)
     finally:
         await tables.close()
-        await world.close()
-        await world.objects.close()
+        await cluster.close()
+        await cluster.objects.close()
         await meta.close()
 
 

@@ -1,4 +1,4 @@
-"""A world in which workers run the real saga step by step, while a sweeper looks around.
+"""A model in which workers run the real saga step by step, while a sweeper looks around.
 
 Each look of the sweeper first lets others go on: a script of numbers says who, so that any order of
 small steps between any two looks can happen. What workers decide comes from `next_step`.
@@ -23,7 +23,7 @@ BURSTS = (0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 2, 5, 15)
 """How many steps happen between two looks: mostly none, at times a whole task."""
 
 
-class SweepWorld(Workshop):
+class SweepModel(Workshop):
     """The index, the catalog and the stores that the sweeper looks at."""
 
     def __init__(self, script: Iterator[int], *, grace_s: float) -> None:
@@ -137,21 +137,21 @@ class SweepWorld(Workshop):
 class InterruptedStores:
     """The stores as the sweeper sees them: others go on around each of its looks."""
 
-    def __init__(self, world: SweepWorld) -> None:
-        self._world = world
+    def __init__(self, model: SweepModel) -> None:
+        self._model = model
 
     async def range(self, prefix: str) -> list[KeyValue]:
-        await self._world.interlude("records" if prefix == TASKS else "pointers")
-        found = await self._world.meta.range(prefix)
-        await self._world.interlude("")
+        await self._model.interlude("records" if prefix == TASKS else "pointers")
+        found = await self._model.meta.range(prefix)
+        await self._model.interlude("")
         return found
 
     async def list(self, prefix: str) -> AsyncIterator[ObjectInfo]:
-        await self._world.interlude("list")
-        async for info in self._world.guard.list(prefix):
+        await self._model.interlude("list")
+        async for info in self._model.guard.list(prefix):
             yield info
-        await self._world.interlude("")
+        await self._model.interlude("")
 
     async def delete(self, keys: Sequence[str]) -> None:
-        await self._world.interlude("delete")
-        await self._world.guard.delete(keys)
+        await self._model.interlude("delete")
+        await self._model.guard.delete(keys)
