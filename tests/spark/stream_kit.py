@@ -101,21 +101,19 @@ class Streams:
         done.result(GIVE_UP_S)
 
 
-def started(writer: DataStreamWriter) -> StreamingQuery:
+def started(writer: DataStreamWriter, starts_left: int = STARTS_MAX) -> StreamingQuery:
     """A query whose source is there.
 
     Spark gives the Python process of a source ten seconds to start, whatever else the machine does,
     and has no setting for it; a query that was refused so has read nothing, and begins again.
     """
-    for _ in range(STARTS_MAX):
-        query = writer.start()
-        until_s = time.monotonic() + GIVE_UP_S
-        while query.isActive and query.status["message"].startswith("Initializing"):
-            assert time.monotonic() < until_s, query.status
-            time.sleep(0.02)
-        failure = query.exception()
-        if failure is None or "failed to connect back" not in str(failure):
-            break
+    query = writer.start()
+    until_s = time.monotonic() + GIVE_UP_S
+    while query.isActive and query.status["message"].startswith("Initializing"):
+        assert time.monotonic() < until_s, query.status
+        time.sleep(0.02)
+    if starts_left > 1 and "failed to connect back" in str(query.exception()):
+        return started(writer, starts_left - 1)
     return query
 
 
