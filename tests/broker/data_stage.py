@@ -135,8 +135,11 @@ class MemoryLog:
         if self.commit_at_once:
             self.commit_held()
 
-    def hand_over_rows(self, batches: BatchRows, *, deadline_s: float, settle: Settle) -> None:
+    def hand_over_rows(
+        self, batches: BatchRows, *, deadline_s: float, settle: Settle, requests: int = 1
+    ) -> None:
         """The same for rows, each made the batch that it stands for."""
+        assert 0 < requests <= len(batches)
         streams = batches.column(BatchColumn.STREAM).tolist()
         made = [batch_of(batches, row) for row in batches.rows.tolist()]
         self.hand_over(streams, made, deadline_s=deadline_s, settle=settle)

@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.log.placing import placed, request
@@ -40,8 +41,9 @@ def test_requests_wait_the_longer_the_less_room_is_left(held_bytes: int, waits_m
 
 @pytest.mark.parametrize(("name", "value"), [("index_bytes_max", 0), ("index_throttle_ms_max", -1)])
 def test_a_budget_of_nothing_is_refused(name: str, value: int) -> None:
+    limit: dict[str, Any] = {name: value}
     with pytest.raises(ValueError, match=name):
-        LogOptions(**{name: value})
+        LogOptions(**limit)
 
 
 async def send(cluster: MemoryCluster, node: MemoryNode, stream: int) -> None:

@@ -8,7 +8,7 @@ from tests.broker.data_requests import accepted
 from tests.broker.data_stage import batch, idempotent
 from tests.sides import both, native, side
 
-from lakelog.log.buffer import ObjectBuffer, Sealed, seal
+from lakelog.log.buffer import OBJECTS_REMEMBERED, InFlightRequests, ObjectBuffer, Sealed, seal
 from lakelog.log.options import LogOptions
 from lakelog.model.ids import DomainId
 from lakelog.records.batch_rows import COLUMNS, BatchColumn, BatchRows, rows_of
@@ -91,6 +91,39 @@ def test_an_object_stays_open_while_much_comes_and_no_longer_than_it_may() -> No
 def test_an_object_is_closed_when_its_clients_wait_for_their_answers() -> None:
     assert lingers(ObjectBuffer(), [100, 0]) == [8, 0]
     assert lingers(ObjectBuffer(), [100, 5, 0]) == [8, 8, 0]
+
+
+def test_an_object_has_all_requests_when_it_has_as_many_as_were_in_flight_lately() -> None:
+    in_flight, alone, several = InFlightRequests(), ObjectBuffer(requests=1), ObjectBuffer()
+    in_flight.accept(1)
+    assert in_flight.are_all_in(alone)
+    in_flight.accept(4)
+    assert not in_flight.are_all_in(alone)
+    several.requests = 4
+    assert not in_flight.are_all_in(several)
+    several.requests = 5
+    assert in_flight.are_all_in(several)
+
+
+def test_clients_that_left_are_expected_for_some_objects_and_then_no_more() -> None:
+    in_flight, alone = InFlightRequests(), ObjectBuffer(requests=1)
+    in_flight.accept(5)
+    in_flight.answer(5)
+    objects = 1
+    while not in_flight.are_all_in(alone):
+        in_flight.accept(1)
+        in_flight.answer(1)
+        objects += 1
+    assert OBJECTS_REMEMBERED < objects <= 2 * OBJECTS_REMEMBERED
+
+
+def test_what_is_in_flight_is_never_forgotten() -> None:
+    in_flight, alone = InFlightRequests(), ObjectBuffer(requests=1)
+    in_flight.accept(3)
+    for _ in range(3 * OBJECTS_REMEMBERED):
+        in_flight.accept(1)
+        assert not in_flight.are_all_in(alone)
+        in_flight.answer(1)
 
 
 @both

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from tests.log.test_log import Flaky, read, values, wal_keys
@@ -70,8 +71,9 @@ def test_as_many_batches_as_an_object_may_hold_fit_into_one_event_and_no_more() 
     ],
 )
 def test_limits_that_no_record_or_object_can_keep_are_refused(name: str, value: int) -> None:
+    limit: dict[str, Any] = {name: value}
     with pytest.raises(ValueError, match=name):
-        LogOptions(**{name: value})
+        LogOptions(**limit)
 
 
 def test_a_request_of_too_many_batches_for_one_object_is_told_once_and_in_order() -> None:
@@ -271,5 +273,50 @@ def test_an_id_is_renewed_when_it_is_older_than_half_its_life_and_not_before() -
         assert times_ms == [0, 0, half_ms + 1, half_ms + 1, 2 * half_ms + 2]
         assert await wal_keys(cluster) == {aging.asked[4][0]}
         assert values(await read(cluster, node, 1, 0)) == [(0, b"a")]
+
+    run(scenario)
+
+
+PATIENT = LogOptions(linger_ms=300, put_retry_ms=1, put_retry_max_ms=5)
+
+
+def test_a_request_that_is_alone_waits_for_nobody() -> None:
+    async def scenario(cluster: MemoryCluster) -> None:
+        node = await cluster.node(options=PATIENT)
+        await node.log.create_streams(TOPIC, first_partition=0, streams=[1])
+        for number in range(3):
+            appended = await node.log.append([1], numbered(1), deadline_s=cluster.soon(0.2))
+            assert appended.offsets == [number]
+        assert await batch_counts(cluster) == [1, 1, 1]
+
+    run(scenario)
+
+
+def test_requests_that_were_under_way_together_share_an_object_from_then_on() -> None:
+    async def scenario(cluster: MemoryCluster) -> None:
+        node = await cluster.node(options=PATIENT)
+        await node.log.create_streams(TOPIC, first_partition=0, streams=[1])
+
+        async def client() -> None:
+            for _ in range(4):
+                await node.log.append([1], numbered(1), deadline_s=cluster.soon())
+
+        await asyncio.gather(*(client() for _ in range(5)))
+        # The first one was alone when it came; the last ones wait for one that has finished.
+        assert await batch_counts(cluster) == [1, 5, 5, 5, 4]
+
+    run(scenario)
+
+
+def test_where_puts_cost_money_the_linger_is_waited_for() -> None:
+    async def scenario(cluster: MemoryCluster) -> None:
+        options = LogOptions(linger_ms=50, close_early=False)
+        node = await cluster.node(options=options)
+        await node.log.create_streams(TOPIC, first_partition=0, streams=[1])
+        first = node.log.append([1], numbered(1), deadline_s=cluster.soon())
+        await asyncio.sleep(0)
+        second = node.log.append([1], numbered(1), deadline_s=cluster.soon())
+        await asyncio.gather(first, second)
+        assert await batch_counts(cluster) == [2]
 
     run(scenario)

@@ -135,7 +135,10 @@ class ProduceRows:
     def hand_over(self, plain: PlainRequests, *, arrived_s: float, settle: "Settle") -> None:
         """Take the next places in the log for these requests; `settle` hears the outcome."""
         self._broker.log.hand_over_rows(
-            plain.batches, deadline_s=arrived_s + plain.timeout_ms / 1000, settle=settle
+            plain.batches,
+            deadline_s=arrived_s + plain.timeout_ms / 1000,
+            settle=settle,
+            requests=len(plain),
         )
         self._broker.metrics.produced_bytes.inc(plain.batches.size_bytes)
 

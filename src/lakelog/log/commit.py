@@ -21,7 +21,14 @@ import numpy as np
 from lakelog.clock import Clock, Entropy, Tasks
 from lakelog.domain.replica import Replica
 from lakelog.domain.state import Committed, Outcome, Verdict
-from lakelog.log.buffer import ObjectBuffer, Sealed, SplitRequestOutcome, Waiter, seal
+from lakelog.log.buffer import (
+    InFlightRequests,
+    ObjectBuffer,
+    Sealed,
+    SplitRequestOutcome,
+    Waiter,
+    seal,
+)
 from lakelog.log.cache import CachedObject, TailCache
 from lakelog.log.options import LogOptions
 from lakelog.log.values import Appended, Settle
@@ -76,6 +83,7 @@ class Committer:
         self._closed: deque[_Closed] = deque()
         self._submitted: dict[_Submitted, None] = {}  # for its order
         self._linger: asyncio.TimerHandle | None = None
+        self._in_flight = InFlightRequests()
         self._puts = 0
         self._held_bytes = 0
         self._room: deque[asyncio.Future[None]] = deque()
@@ -101,25 +109,35 @@ class Committer:
         finally:
             await self._tasks.close()
 
-    def hand_over(self, batches: BatchRows, *, deadline_s: float, settle: Settle) -> None:
-        """Take the next places in the log for these batches (B2); `settle` hears the outcome."""
+    def hand_over(
+        self, batches: BatchRows, *, deadline_s: float, settle: Settle, requests: int = 1
+    ) -> None:
+        """Take the next places in the log for these batches (B2); `settle` hears the outcome.
+
+        They came in so many requests; what a request has in another part or domain counts there.
+        """
         batches_max = self._options.object_batches_max
         if self._open.batch_count + len(batches) > batches_max:
             self._set_aside()
             self._put_due()
             if len(batches) > batches_max:
-                self._hand_over_parts(batches, deadline_s=deadline_s, settle=settle)
+                self._hand_over_parts(
+                    batches, deadline_s=deadline_s, settle=settle, requests=requests
+                )
                 return
         opened = self._open
-        opened.add_awaited(batches, deadline_s=deadline_s, settle=settle)
+        opened.add_awaited(batches, requests=requests, deadline_s=deadline_s, settle=settle)
         self._held_bytes += batches.size_bytes
-        if opened.is_full(self._options):
+        self._in_flight.accept(requests)
+        if self._waits_for_nobody(opened):
             self._put_due()
         elif self._linger is None:
             loop = asyncio.get_running_loop()
             self._linger = loop.call_later(self._options.linger_ms / 1000, self._linger_over)
 
-    def _hand_over_parts(self, batches: BatchRows, *, deadline_s: float, settle: Settle) -> None:
+    def _hand_over_parts(
+        self, batches: BatchRows, *, deadline_s: float, settle: Settle, requests: int
+    ) -> None:
         """One object after another: they are committed in this order, so the request's holds."""
         step = self._options.object_batches_max
         parts = [
@@ -131,6 +149,7 @@ class Committer:
                 batches.slice(part.start, part.stop),
                 deadline_s=deadline_s,
                 settle=partial(joined.add, part),
+                requests=requests if part.start == 0 else 0,
             )
 
     def has_room(self, size_bytes: int) -> bool:
@@ -158,6 +177,12 @@ class Committer:
             self._linger = None
             self._put_due()
 
+    def _waits_for_nobody(self, opened: ObjectBuffer) -> bool:
+        """Whether the open object is to be written before its linger is over."""
+        return opened.is_full(self._options) or (
+            self._options.close_early and self._in_flight.are_all_in(opened)
+        )
+
     def _set_aside(self) -> None:
         """The open object takes no more batches; it is written when a put is free."""
         if not self._open.parts:
@@ -171,7 +196,7 @@ class Committer:
     def _put_due(self) -> None:
         """Write what is due, in order, unless enough is being written: then batches gather."""
         opened = self._open
-        is_due = self._linger is None or opened.is_full(self._options)
+        is_due = self._linger is None or self._waits_for_nobody(opened)
         if is_due and self._puts + len(self._full) < self._options.puts_max:
             self._set_aside()
         while self._full and self._puts < self._options.puts_max:
@@ -251,12 +276,12 @@ class Committer:
                 except Failure as error:  # nothing was written; whoever waits must hear why
                     closed.failure = error
                 else:
-                    submitted = _Submitted(closed.sealed, closed.waiters)
+                    submitted = _Submitted(closed.sealed, closed.waiters, closed.gathered.requests)
                     self._submitted[submitted] = None
                     outcome.add_done_callback(partial(self._answer, submitted))
             if closed.failure is not None:
                 _fail(closed.waiters, closed.failure)
-                self._release(closed.sealed)
+                self._release(closed.sealed, closed.gathered.requests)
 
     def _answer(self, submitted: "_Submitted", done: "asyncio.Future[Outcome]") -> None:
         self._submitted.pop(submitted, None)
@@ -269,10 +294,11 @@ class Committer:
         else:
             assert isinstance(error, Failure), error
             _fail(submitted.waiters, error)
-        self._release(submitted.sealed)
+        self._release(submitted.sealed, submitted.requests)
 
-    def _release(self, sealed: Sealed) -> None:
+    def _release(self, sealed: Sealed, requests: int) -> None:
         self._held_bytes -= sealed.batch_bytes
+        self._in_flight.answer(requests)
         while self._room:
             turn = self._room.popleft()
             if not turn.done():
@@ -300,6 +326,7 @@ class _Submitted:
 
     sealed: Sealed
     waiters: list[Waiter]
+    requests: int
 
 
 def _tell(submitted: _Submitted, outcome: Committed) -> None:

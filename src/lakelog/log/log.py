@@ -188,10 +188,14 @@ class Log:
         """The same without a future: `settle` is called with the outcome, once."""
         self.hand_over_rows(rows_of(streams, batches), deadline_s=deadline_s, settle=settle)
 
-    def hand_over_rows(self, batches: BatchRows, *, deadline_s: float, settle: Settle) -> None:
-        """The same for batches that are rows already."""
+    def hand_over_rows(
+        self, batches: BatchRows, *, deadline_s: float, settle: Settle, requests: int = 1
+    ) -> None:
+        """The same for batches that are rows already, of so many requests."""
         if len(self._committers) == 1:
-            self._committers[0].hand_over(batches, deadline_s=deadline_s, settle=settle)
+            self._committers[0].hand_over(
+                batches, deadline_s=deadline_s, settle=settle, requests=requests
+            )
             return
         places = self._by_domain(batches.column(BatchColumn.STREAM).tolist())
         joined = SplitRequestOutcome(len(batches), len(places), settle)
@@ -202,6 +206,7 @@ class Log:
                 BatchRows(batches.buffers, rows, size_bytes),
                 deadline_s=deadline_s,
                 settle=partial(joined.add, some),
+                requests=requests,
             )
 
     def has_room(self, size_bytes: int) -> bool:

@@ -26,6 +26,11 @@ class LogOptions:
     """How long the first batch of a WAL object waits for company. A put to a cloud store costs
     money, so there 100 to 250 is usual; a local directory is cheap."""
 
+    close_early: bool = True
+    """Whether an object is closed before that, once all requests that clients had under way lately
+    are in it: nobody could send more before it is answered. False makes fewer objects and slower
+    acknowledgements, for stores whose puts cost money."""
+
     linger_busy_ms: int = 20
     """… and how long when so much comes that `busy_bytes` or `busy_batches` gathered in
     `linger_ms`, and more goes on coming: an object costs a millisecond or two of work however full
