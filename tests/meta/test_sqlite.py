@@ -4,15 +4,21 @@ import asyncio
 import os
 import sqlite3
 import threading
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
+from tests.memory_cluster import MemoryCluster
 
 from lakelog.clock import SystemClock
+from lakelog.domain.events import Barrier
+from lakelog.domain.options import DomainOptions
 from lakelog.meta.sqlite import SqliteMetadataStore
 from lakelog.meta.sqlite_file import connect_file
 from lakelog.model.failures import OutcomeUnknown, Unavailable
+
+ResultT = TypeVar("ResultT")
 
 
 class FsyncFails(sqlite3.Connection):
@@ -166,6 +172,33 @@ def test_an_own_append_wakes_without_a_look_at_the_file(tmp_path: Path) -> None:
             for _ in range(3):
                 await asyncio.sleep(0)
             assert waiting.done()
+        await store.close()
+
+    asyncio.run(run())
+
+
+def test_a_replica_reads_back_nothing_that_it_appended(tmp_path: Path) -> None:
+    """Its tail is woken by its own appends; what they brought was learnt from their replies."""
+
+    async def run() -> None:
+        store = await SqliteMetadataStore.open(tmp_path / "meta.db", SystemClock())
+        cluster = MemoryCluster(metadata=store)
+        replica = cluster.replica(options=DomainOptions(idle_read_s=30.0))
+        await replica.start(found=True)
+        await replica.submit(Barrier())
+        reads = 0
+        read_before = store.read
+
+        def counted(read: Callable[[sqlite3.Connection], ResultT]) -> Awaitable[ResultT]:
+            nonlocal reads
+            reads += 1
+            return read_before(read)
+
+        store.read = counted  # type: ignore[method-assign, assignment] # counts what goes through
+        for _ in range(20):
+            await replica.submit(Barrier())
+        assert reads == 0
+        await replica.close()
         await store.close()
 
     asyncio.run(run())

@@ -44,6 +44,31 @@ def test_each_caller_gets_its_own_copy_of_a_failure() -> None:
     asyncio.run(run())
 
 
+def test_who_is_woken_by_what_was_answered_goes_on_after_the_caller() -> None:
+    async def run() -> None:
+        order: list[str] = []
+        watching = asyncio.get_running_loop().create_future()
+        lane = WorkerThread[int](
+            "test",
+            lambda jobs: jobs,
+            answered=lambda _jobs, _answers: watching.set_result(None),
+        )
+
+        async def watch() -> None:
+            await watching
+            order.append("woken")
+
+        async def call() -> None:
+            await lane.submit(1)
+            order.append("caller")
+
+        await asyncio.gather(watch(), call())
+        assert order == ["caller", "woken"]
+        await lane.close()
+
+    asyncio.run(run())
+
+
 def test_a_bug_on_the_thread_is_raised_where_the_job_is_awaited_and_the_thread_goes_on() -> None:
     def work(jobs: Sequence[int]) -> Sequence[object]:
         return [1 // job for job in jobs]

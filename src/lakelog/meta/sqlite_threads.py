@@ -31,7 +31,8 @@ class WorkerThread(Generic[JobT]):
     """A thread that answers jobs in their order, a batch at a time.
 
     `work` runs on the thread and returns an answer for each job; an answer that is an exception
-    is raised where the job is awaited. `answered` runs on the loop before the callers go on.
+    is raised where the job is awaited. `answered` runs on the loop before the callers go on; whom
+    it wakes goes on after them.
     `idle` says how many seconds to wait for a job before `tick` is called; None waits for ever.
     """
 
@@ -116,7 +117,6 @@ class WorkerThread(Generic[JobT]):
     def _deliver(
         self, jobs: list[tuple[JobT, asyncio.Future[object]]], answers: Sequence[object]
     ) -> None:
-        self._answered([job for job, _ in jobs], answers)
         for (_, future), answer in zip(jobs, answers, strict=True):
             if future.done():
                 continue
@@ -127,6 +127,8 @@ class WorkerThread(Generic[JobT]):
                 future.set_exception(answer)
             else:
                 future.set_result(answer)
+        # After the futures: who is woken by `answered` runs after the callers that it is about.
+        self._answered([job for job, _ in jobs], answers)
 
     def _end(self) -> None:
         if not self._ended.done():
