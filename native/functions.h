@@ -32,6 +32,9 @@ NATIVE_FUNCTION(native_find_run);
 /* gather.c */
 NATIVE_FUNCTION(native_lay_out);
 
+/* judge.c */
+NATIVE_FUNCTION(native_judge_in_order);
+
 /* memory.c */
 NATIVE_FUNCTION(native_keep_freed_memory);
 

@@ -21,7 +21,7 @@
 
 /* --- arguments ------------------------------------------------------------------------------ */
 
-enum { BUFFERS_MAX = 16 };
+enum { BUFFERS_MAX = 40 };
 
 /* The buffers of one call, released together. */
 typedef struct {

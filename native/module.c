@@ -9,6 +9,7 @@
    fetched.c    the batches of a Fetch answer as columns
    frames.c     frames of a connection
    gather.c     batches laid out as a WAL object
+   judge.c      Commits whose batches go on where their streams stand
    memory.c     what the allocator keeps
    ordering.c   rows of several sources merged by their time (sources.c, sorting.c)
    produce.c    Produce requests as rows (cursor.h reads one, topics.c finds its topics)
@@ -53,6 +54,7 @@ static PyMethodDef functions[] = {
     FUNCTION(walk_batches),
     FUNCTION(find_run),
     FUNCTION(lay_out),
+    FUNCTION(judge_in_order),
     FUNCTION(keep_freed_memory),
     FUNCTION(crc32c),
     FUNCTION(choose_rows),

@@ -4,7 +4,7 @@ A module is no type, so its functions stand in a class, which exists for type ch
 """
 
 from array import array
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,6 +87,21 @@ class Native(Protocol):
     ) -> tuple[int, int]:
         """Fill in the chunk index and the batches of a WAL object: where the last one ends, and
         the checksum of all that comes before."""
+
+    # judge.c
+    def judge_in_order(
+        self,
+        commit: tuple[NDArray[Any], ...],
+        known: tuple[Longs, Longs],
+        streams: tuple[Longs, ...],
+        producers: tuple[NDArray[Any], ...],
+        entries: tuple[NDArray[Any], ...],
+        numbers: tuple[int, int, int, int],
+        offsets: Longs,
+        /,
+    ) -> int:
+        """Take in a Commit whose batches all go on where their streams stand: how many entries it
+        made, or -1 when it is another one, and nothing was changed."""
 
     # memory.c
     def keep_freed_memory(self, size_bytes: int, /) -> bool:

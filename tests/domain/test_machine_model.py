@@ -11,6 +11,7 @@ from tests.domain.dump import dump_model, dump_state
 from tests.domain.model import Model
 from tests.domain.scripts import Step, Upkeep, Write, record_of, scripts
 from tests.profiles import examples
+from tests.sides import side
 
 from lakelog.domain import judge as judge_module
 from lakelog.domain import machine as writes_module
@@ -104,8 +105,9 @@ def run(
     producers_max: int = 100,
     applications_max: int = 100,
     few: int = 0,
+    compiled: bool = False,
 ) -> Pair:
-    with pytest.MonkeyPatch.context() as patch:
+    with side(compiled), pytest.MonkeyPatch.context() as patch:
         # Small limits, so that short scripts reach packing, sorted views and a full table.
         patch.setattr(columns_module, "DEAD_ROWS_MIN", 3)
         patch.setattr(index_module, "TAIL_STEPS_MAX", 2)
@@ -124,6 +126,12 @@ def run(
 @given(scripts, st.sampled_from((0, 3, 24)))
 def test_apply_does_what_the_naive_model_does(script: list[Step], few: int) -> None:
     run(script, few=few)
+
+
+@settings(max_examples=examples(250), deadline=None)
+@given(scripts)
+def test_apply_does_so_with_the_kernel_too(script: list[Step]) -> None:
+    run(script, compiled=True)
 
 
 @settings(max_examples=examples(60), deadline=None)

@@ -244,10 +244,43 @@ def fuzz_ordering(chance: random.Random) -> None:
             continue
 
 
+COMMIT_KINDS = ("<i8", "<u4", "<u4", "<u4", "<i8", "<i8", "<i2", "<i4")
+ENTRY_KINDS = (np.int32, np.int64, np.int64, np.int32, np.int64, np.int64, np.int64, np.int64)
+
+
+def fuzz_judge(chance: random.Random) -> None:
+    """A Commit and tables of anything: whatever is declined or refused changes nothing."""
+    batches, rows, writers = (chance.choice((0, 1, 3, 9)) for _ in range(3))
+    commit = tuple(
+        longs(chance, (about(chance, batches),), 3).astype(kind) for kind in COMMIT_KINDS
+    )
+    known = (np.arange(rows, dtype=np.int64), longs(chance, (about(chance, rows),), rows - 1))
+    streams = tuple(longs(chance, (about(chance, rows),), writers) for _ in range(5))
+    kinds = (np.int64, np.int16, np.int64, np.int8, np.int64)
+    producers = (
+        *(longs(chance, (about(chance, writers),), 4).astype(kind) for kind in kinds),
+        *(np.zeros((about(chance, writers), 5), np.int64) for _ in range(4)),
+    )
+    entries = tuple(np.zeros(about(chance, batches), kind) for kind in ENTRY_KINDS)
+    offsets = np.zeros(about(chance, batches), np.int64)
+    changed = (*streams, *producers, *entries, offsets)
+    before = [column.copy() for column in changed]
+    numbers = (5, 6, 7, chance.choice((0, 0, 0, 1, -1, 1 << 62)))
+    try:
+        made = native().judge_in_order(commit, known, streams, producers, entries, numbers, offsets)
+    except REFUSALS:
+        made = -1
+    if made < 0:
+        assert all(map(np.array_equal, changed, before))
+    else:
+        assert made == len(np.unique(commit[0]))
+
+
 TARGETS: dict[str, Callable[[random.Random], None]] = {
     "kernels.places": fuzz_places,
     "kernels.write": fuzz_write,
     "kernels.headers": fuzz_headers,
     "kernels.rows": fuzz_rows,
     "kernels.ordering": fuzz_ordering,
+    "kernels.judge": fuzz_judge,
 }

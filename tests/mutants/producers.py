@@ -4,6 +4,7 @@ from tests.mutants.plant import Plant, plant
 
 MACHINE = ("tests/domain/test_machine.py",)
 BUDGET = ("tests/log/test_budgets_producers.py",)
+JUDGE = ("tests/domain/test_judge.py", "tests/domain/test_machine_model.py")
 
 PLANTS: tuple[Plant, ...] = (
     plant(
@@ -75,5 +76,54 @@ PLANTS: tuple[Plant, ...] = (
         "await replica.submit(ExpireProducers(cutoff_ms))",
         "pass",
         tests=BUDGET,
+    ),
+    plant(
+        "a gap in the sequence is taken for the next batch",
+        "native/judge.c",
+        " || sequence != expected\n            || sequence < 0",
+        "",
+        tests=JUDGE,
+    ),
+    plant(
+        "a zombie's epoch is not looked at",
+        "native/judge.c",
+        "            || epoch_at(commit, at) != table->epochs[writer]",
+        "           ",
+        tests=JUDGE,
+    ),
+    plant(
+        "another producer goes on where the last one stopped",
+        "native/judge.c",
+        "long_at(commit->producers, at) != table->producers[writer]\n            || ",
+        "",
+        tests=JUDGE,
+    ),
+    plant(
+        "a batch without a producer among others is taken",
+        "native/judge.c",
+        "if (long_at(commit->producers, at) >= 0) {\n            return false;",
+        "if (long_at(commit->producers, at) >= 0) {\n            continue;",
+        tests=JUDGE,
+    ),
+    plant(
+        "a window takes the first batches and not the last",
+        "native/judge.c",
+        "at = max64(run->start, run->end - WINDOW_BATCHES); at < run->end;",
+        "at = run->start; at < min64(run->end, run->start + WINDOW_BATCHES);",
+        tests=JUDGE,
+    ),
+    plant(
+        "an entry forgets the one before it",
+        "native/judge.c",
+        "    entries->previous[entry] = streams->entries[run->row];\n",
+        "    entries->previous[entry] = NONE;\n",
+        tests=JUDGE,
+    ),
+    plant(
+        "an object's time goes back",
+        "native/judge.c",
+        "max64(table->times[writer], judgement->time_ms)",
+        "judgement->time_ms",
+        tests=JUDGE,
     ),
 )

@@ -60,6 +60,12 @@ class Columns:
         self.count = needed
         return first
 
+    def reserve(self, rows: int) -> int:
+        """Have room for that many more rows, and return the number of the first."""
+        first = self.extend(rows)
+        self.count = first
+        return first
+
     def taken(self, rows: npt.NDArray[np.intp]) -> Self:
         """New columns with just these rows, in this order."""
         return self._of({name: array[rows] for name, array in self.arrays.items()}, len(rows))
@@ -152,14 +158,18 @@ class StreamTable:
 
     def rows(self, streams: Int64s) -> Int64s:
         """The row of each stream, NONE for those unknown."""
-        if self._sorted_ids is None:
-            self._sort()
-        known = self._sorted_ids
-        assert known is not None
+        known, rows = self.sorted_rows()
         if not len(known):
             return np.full(len(streams), NONE, dtype=np.int64)
         places = np.minimum(np.searchsorted(known, streams), len(known) - 1)
-        return np.where(known[places] == streams, self._sorted_rows[places], NONE)
+        return np.where(known[places] == streams, rows[places], NONE)
+
+    def sorted_rows(self) -> tuple[Int64s, Int64s]:
+        """The ids of all streams there are, rising, and the row of each."""
+        if self._sorted_ids is None:
+            self._sort()
+        assert self._sorted_ids is not None
+        return self._sorted_ids, self._sorted_rows
 
     def log_starts(self, streams: Int64s) -> Int64s:
         """Where each stream starts, -1 for those unknown."""
@@ -180,9 +190,7 @@ class StreamTable:
 
     def live_rows(self) -> Int64s:
         """Rows of all streams there are, by rising stream id."""
-        if self._sorted_ids is None:
-            self._sort()
-        return self._sorted_rows
+        return self.sorted_rows()[1]
 
     def facts(self, stream: int) -> StreamFacts | None:
         """What is known of one stream, or None when it is unknown."""
