@@ -17,7 +17,8 @@ from bench.arena import Arena
 from bench.results import OURS, Metric, Sample, percentiles_ms
 from lakelog.clock import SystemClock, SystemEntropy
 from lakelog.domain.checkpoint_store import CheckpointStore
-from lakelog.domain.events import Commit, Create
+from lakelog.domain.commit_event import Commit
+from lakelog.domain.events import Create
 from lakelog.domain.options import DomainOptions
 from lakelog.domain.replica import Identity, Replica
 from lakelog.meta.sqlite import SqliteMetadataStore

@@ -19,6 +19,10 @@ NATIVE_FUNCTION(native_fill_columns);
 NATIVE_FUNCTION(native_fill_headers);
 NATIVE_FUNCTION(native_fill_views);
 
+/* commit.c */
+NATIVE_FUNCTION(native_is_sound_commit);
+NATIVE_FUNCTION(native_pack_commit);
+
 /* cut.c */
 NATIVE_FUNCTION(native_cut_batches);
 

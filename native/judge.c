@@ -6,18 +6,11 @@
 
 #include <stdlib.h>
 
+#include "commit.h"
 #include "functions.h"
-#include "kernel.h"
 
 enum { NONE = -1, WINDOW_BATCHES = 5 };
 static const int64_t SEQUENCE_END = INT64_C(1) << 31;
-
-/* The columns of a Commit as they lie in its record, so at any address. */
-typedef struct {
-    const uint8_t *streams, *byte_starts, *byte_lengths, *counts, *times, *producers, *epochs,
-        *sequences;
-    int64_t batches;
-} CommitColumns;
 
 typedef struct {
     const int64_t *ids, *rows; /* by rising id */
@@ -60,28 +53,8 @@ typedef struct {
     int64_t run_count;
 } Judgement;
 
-static inline uint32_t load_32(const uint8_t *at) {
-    uint32_t value;
-    memcpy(&value, at, sizeof value);
-    return value;
-}
-
-static inline int64_t long_at(const uint8_t *column, int64_t number) {
-    return (int64_t)load_64(column + 8 * number);
-}
-
 static inline int64_t count_at(const CommitColumns *commit, int64_t number) {
-    return load_32(commit->counts + 4 * number);
-}
-
-static inline int64_t sequence_at(const CommitColumns *commit, int64_t number) {
-    return (int32_t)load_32(commit->sequences + 4 * number);
-}
-
-static inline int16_t epoch_at(const CommitColumns *commit, int64_t number) {
-    int16_t value;
-    memcpy(&value, commit->epochs + 2 * number, sizeof value);
-    return value;
+    return uint_at(commit->counts, number);
 }
 
 /* --- first everything is looked at ---------------------------------------------------------- */
@@ -196,9 +169,9 @@ static void add_entry(Judgement *judgement, const Run *run, int64_t entry) {
     for (int64_t at = run->start + 1; at < run->end; at++) {
         time = max64(time, long_at(commit->times, at));
     }
-    int64_t byte_start = load_32(commit->byte_starts + 4 * run->start);
-    int64_t byte_end = (int64_t)load_32(commit->byte_starts + 4 * last)
-                       + load_32(commit->byte_lengths + 4 * last);
+    int64_t byte_start = uint_at(commit->byte_starts, run->start);
+    int64_t byte_end = (int64_t)uint_at(commit->byte_starts, last)
+                       + uint_at(commit->byte_lengths, last);
     entries->streams[entry] = (int32_t)run->row;
     entries->starts[entry] = judgement->offsets[run->start];
     entries->ends[entry] = streams->heads[run->row];
@@ -254,32 +227,6 @@ static bool read_columns(Buffers *buffers, PyObject *tuple, const Column *column
         }
         *rows = items / column->width;
         memcpy(column->address, &found, sizeof found);
-    }
-    return true;
-}
-
-static bool read_commit(Buffers *buffers, PyObject *tuple, CommitColumns *commit) {
-    const uint8_t **columns[] = {&commit->streams, &commit->byte_starts, &commit->byte_lengths,
-                                 &commit->counts,  &commit->times,       &commit->producers,
-                                 &commit->epochs,  &commit->sequences};
-    static const int sizes[] = {8, 4, 4, 4, 8, 8, 2, 4};
-    if (!PyTuple_Check(tuple) || PyTuple_Size(tuple) != 8) {
-        PyErr_SetString(PyExc_TypeError, "the eight columns of a Commit are wanted");
-        return false;
-    }
-    for (int number = 0; number < 8; number++) {
-        int64_t bytes;
-        *columns[number] = buffers_bytes(buffers, PyTuple_GetItem(tuple, number), &bytes);
-        if (*columns[number] == NULL) {
-            return false;
-        }
-        if (number == 0) {
-            commit->batches = bytes / sizes[0];
-        }
-        if (bytes != commit->batches * sizes[number]) {
-            refuse("columns of different lengths");
-            return false;
-        }
     }
     return true;
 }

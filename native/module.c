@@ -4,6 +4,7 @@
    arguments.c  arguments as plain memory
    build.c      records written from columns, and the hash of their keys
    columns.c    where the fields of records lie, and views of them
+   commit.c     the columns of a Commit
    crc32c.c     checksums
    cut.c        batches cut from a run for a Fetch answer
    fetched.c    the batches of a Fetch answer as columns
@@ -49,6 +50,8 @@ static PyMethodDef functions[] = {
     FUNCTION(fill_columns),
     FUNCTION(fill_headers),
     FUNCTION(fill_views),
+    FUNCTION(is_sound_commit),
+    FUNCTION(pack_commit),
     FUNCTION(cut_batches),
     FUNCTION(fill_rows),
     FUNCTION(walk_batches),

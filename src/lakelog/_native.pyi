@@ -47,6 +47,12 @@ class Native(Protocol):
         """Fill key start and end, value start and end of the places' headers: the verdict."""
     def fill_views(self, data: Buffer, starts: Ints, ends: Ints, views: Ints, /) -> None: ...
 
+    # commit.c
+    def is_sound_commit(self, columns: tuple[NDArray[Any], ...], size_bytes: int, /) -> bool:
+        """Whether batches of such columns can lie in an object of that size."""
+    def pack_commit(self, rows: Longs, order: NDArray[np.intp], starts: Longs, /) -> bytes:
+        """The columns of a Commit, as they lie in a record, of the batches of an object."""
+
     # cut.c
     def cut_batches(
         self,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lakelog.domain.events import Commit
+from lakelog.domain.commit_event import Commit
 from lakelog.model.ids import WalId
 from lakelog.records.acceptance import AcceptedBatch
 from lakelog.records.batch_rows import BatchColumn, BatchRows

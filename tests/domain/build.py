@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lakelog.domain.commit_event import Commit
 from lakelog.domain.envelope import DomainRecord, Stamp, encode_record
-from lakelog.domain.events import Commit, Create, Event, Genesis, Hello, Trim
+from lakelog.domain.events import Create, Event, Genesis, Hello, Trim
 from lakelog.domain.machine import apply
 from lakelog.domain.state import Applied, Committed, DomainState
 from lakelog.model.ids import TopicId, WalId

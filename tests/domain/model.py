@@ -7,10 +7,10 @@ event types, so that a clever array expression and its mistake cannot both be he
 from dataclasses import dataclass, field
 from typing import Any
 
+from lakelog.domain.commit_event import Commit
 from lakelog.domain.envelope import DomainRecord, Stamp
 from lakelog.domain.events import (
     Barrier,
-    Commit,
     Create,
     Drop,
     Event,

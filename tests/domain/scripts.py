@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from tests.domain.build import B, commit_of, create_of, trim_of
 from tests.domain.model import SEQUENCES, Model
 
+from lakelog.domain.commit_event import Commit
 from lakelog.domain.envelope import DomainRecord, Stamp
 from lakelog.domain.events import (
     Barrier,
-    Commit,
     Drop,
     Event,
     ExpireProducers,

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.domain.build import B, commit_of, create_of, idempotent, trim_of
+from tests.sides import both, side
 
+from lakelog.domain.commit_event import COMMIT_BATCH_BYTES, Commit
 from lakelog.domain.events import (
-    COMMIT_BATCH_BYTES,
     Barrier,
-    Commit,
     Drop,
     Event,
     ExpireProducers,
@@ -107,8 +107,9 @@ def changed(column: str, place: int, value: int) -> Commit:
         "beyond the object",
     ],
 )
-def test_a_commit_with_bad_content_is_corrupt(event: Commit) -> None:
-    with pytest.raises(Corrupt):
+@both
+def test_a_commit_with_bad_content_is_corrupt(compiled: bool, event: Commit) -> None:
+    with side(compiled), pytest.raises(Corrupt):
         round_trip(event)
 
 

@@ -12,7 +12,8 @@ from tests.profiles import examples
 
 from lakelog.domain import machine as writes_module
 from lakelog.domain.checkpoint import decode_manifest, encode_manifest
-from lakelog.domain.events import Commit, Genesis, Horizon, Upgrade
+from lakelog.domain.commit_event import Commit
+from lakelog.domain.events import Genesis, Horizon, Upgrade
 from lakelog.domain.machine import apply_record
 from lakelog.domain.state import (
     LEVEL_MAX,

@@ -13,7 +13,12 @@ import numpy as np
 from tests.fuzz.records import mutate, random_batch
 from tests.sides import native
 
+from lakelog.domain.commit_event import Commit, check_commit
+from lakelog.domain.events import encode_event
 from lakelog.lake.write.record_batches import hash_in_python
+from lakelog.log.buffer import commit_in_python
+from lakelog.model.ids import WalId
+from lakelog.records.batch_rows import COLUMNS
 from lakelog.records.build import NUMBERS, RecordBlock, write_in_python
 from lakelog.records.columns import PLACES, fill_headers_in_python, fill_views_in_numpy
 from lakelog.records.fetched_batches import TABLE_ROWS
@@ -248,6 +253,43 @@ COMMIT_KINDS = ("<i8", "<u4", "<u4", "<u4", "<i8", "<i8", "<i2", "<i4")
 ENTRY_KINDS = (np.int32, np.int64, np.int64, np.int32, np.int64, np.int64, np.int64, np.int64)
 
 
+def fuzz_commit(chance: random.Random) -> None:
+    """Columns of anything, checked as the twin checks them, and packed from any rows."""
+    count = chance.choice((0, 1, 3, 9))
+    columns = [longs(chance, (about(chance, count),), 3).astype(kind) for kind in COMMIT_KINDS]
+    if chance.random() < 0.8:
+        columns[0].sort()
+        ends = np.cumsum(columns[2].astype(np.int64)) + chance.choice((0, 0, 0, 1))
+        if len(ends) == len(columns[1]):
+            columns[1] = (ends - columns[2]).astype("<u4")
+    size_bytes = chance.choice((0, 9, 40, 1 << 40))
+    try:
+        sound = native().is_sound_commit(tuple(columns), size_bytes)
+    except REFUSALS:
+        sound = None
+    if sound is not None:
+        hostile: Any = Commit
+        event = hostile(WalId(bytes(16)), "", size_bytes, *columns)
+        assert sound == is_whole_in_numpy(event)
+    rows = longs(chance, (about(chance, count), COLUMNS), 9)
+    order = np.arange(count) if chance.random() < 0.8 else longs(chance, (count,), count)
+    starts = longs(chance, (about(chance, count),), 99)
+    try:
+        packed = native().pack_commit(rows, order, starts)
+    except REFUSALS:
+        return
+    event = commit_in_python(rows[order], starts, WalId(bytes(16)), "", 0)
+    assert encode_event(event)[1].endswith(packed)
+
+
+def is_whole_in_numpy(event: Commit) -> bool:
+    try:
+        check_commit(event)
+    except ValueError:
+        return False
+    return True
+
+
 def fuzz_judge(chance: random.Random) -> None:
     """A Commit and tables of anything: whatever is declined or refused changes nothing."""
     batches, rows, writers = (chance.choice((0, 1, 3, 9)) for _ in range(3))
@@ -282,5 +324,6 @@ TARGETS: dict[str, Callable[[random.Random], None]] = {
     "kernels.headers": fuzz_headers,
     "kernels.rows": fuzz_rows,
     "kernels.ordering": fuzz_ordering,
+    "kernels.commit": fuzz_commit,
     "kernels.judge": fuzz_judge,
 }

@@ -8,7 +8,8 @@ import pytest
 from tests.lake.blocks import form, rows_of, target
 
 from lakelog.clock import SeededEntropy, SystemClock
-from lakelog.domain.events import Commit, Kind, decode_event
+from lakelog.domain.commit_event import Commit
+from lakelog.domain.events import Kind, decode_event
 from lakelog.index.messages import WriteStore
 from lakelog.lake.write.commit_client import PlacedObject
 from lakelog.lake.write.record_batches import StreamBatch, built_batches

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from tests.memory_cluster import MemoryCluster, batch
 
 from lakelog.clock import SeededEntropy
-from lakelog.domain.events import Commit
+from lakelog.domain.commit_event import Commit
 from lakelog.log.buffer import ObjectBuffer, Sealed, seal
 from lakelog.log.placed import BatchRule
 from lakelog.log.writes import IdempotentWrite

@@ -10,8 +10,9 @@ from tests.memory_cluster import QUICK, TOPIC, MemoryCluster, batch, run
 
 from lakelog.clock import SystemClock
 from lakelog.domain import event_queue as writer_module
+from lakelog.domain.commit_event import COMMIT_HEAD_BYTES_MAX, Commit
 from lakelog.domain.event_queue import EVENT_BYTES_MAX, EventTooLarge
-from lakelog.domain.events import COMMIT_HEAD_BYTES_MAX, Commit, encode_event
+from lakelog.domain.events import encode_event
 from lakelog.domain.state import Verdict
 from lakelog.log.buffer import ObjectBuffer, SplitRequestOutcome, seal
 from lakelog.log.options import BUFFER_BYTES_MAX, COMMIT_BATCHES_MAX, LogOptions

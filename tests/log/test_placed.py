@@ -13,7 +13,7 @@ from tests.log.placing import RULE, made
 from tests.memory_cluster import batch
 from tests.profiles import examples
 
-from lakelog.domain.events import Commit
+from lakelog.domain.commit_event import Commit
 from lakelog.log import placed
 from lakelog.log.placed import BatchRule, check_batch, check_commit, check_index, key_of, spans
 from lakelog.model.failures import Corrupt

@@ -30,7 +30,7 @@ PLANTS: tuple[Plant, ...] = (
     ),
     plant(
         "the limit of batches forgets producers",
-        "domain/events.py",
+        "domain/commit_event.py",
         "COMMIT_BATCH_BYTES: Final = 28 + 14\n",
         "COMMIT_BATCH_BYTES: Final = 28\n",
         tests=OF_COMMIT,

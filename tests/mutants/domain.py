@@ -118,6 +118,20 @@ MEANING: tuple[Plant, ...] = (
         tests=BYTES,
     ),
     plant(
+        "batches of a Commit may overlap",
+        "native/commit.c",
+        " ? start != before : start < before)",
+        " && start != before)",
+        tests=BYTES,
+    ),
+    plant(
+        "a Commit may name bytes beyond its object",
+        "native/commit.c",
+        "PyBool_FromLong(sound && end <= size)",
+        "PyBool_FromLong(sound)",
+        tests=BYTES,
+    ),
+    plant(
         "checksum of a record not checked",
         "domain/envelope.py",
         "if crc32c(view[: -_CRC.size]) != _CRC.unpack_from(view, len(view) - _CRC.size)[0]:",

@@ -18,8 +18,9 @@ from tests.sim.log_cluster import REQUEST_S, LogBroker, LogCluster
 from tests.sim.scenario import FAULTS_S, SHORT_LIVED, STREAMS, Result, Story
 from tests.simulated_cluster import SimulatedProcess
 
+from lakelog.domain.commit_event import Commit
 from lakelog.domain.envelope import DomainRecord, Stamp, decode_record, encode_record
-from lakelog.domain.events import Commit, Genesis
+from lakelog.domain.events import Genesis
 from lakelog.domain.machine import apply_record
 from lakelog.domain.state import LEVEL_MAX, DomainState, WriteVerdict, Written
 from lakelog.domain.write_event import WRITES_LEVEL, Write

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from lakelog.domain.commit_event import Commit, decode_commit, encode_commit
 from lakelog.domain.write_event import (
     WRITES_LEVEL,
     ExpireWrites,
@@ -26,7 +27,7 @@ from lakelog.domain.write_event import (
 from lakelog.groups.events import GroupEvent, decode_group_event, encode_group_event
 from lakelog.groups.parts import PARTS_LEVEL, GroupPart, decode_group_part, encode_group_part
 from lakelog.model.failures import Corrupt
-from lakelog.model.ids import TopicId, WalId
+from lakelog.model.ids import TopicId
 from lakelog.streams.objects import FileKind, FileName
 
 Bytes: TypeAlias = bytes | memoryview
@@ -75,27 +76,6 @@ class Create:
     topic: TopicId
     first_partition: int
     streams: npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """A WAL object is durable and holds these batches, sorted by stream.
-
-    The arrays have one element a batch. `byte_start` and `byte_length` enclose the batch and its
-    length prefix; `producer` is -1 for none.
-    """
-
-    wal_id: WalId
-    zone: str
-    size_bytes: int
-    stream: npt.NDArray[np.int64]
-    byte_start: npt.NDArray[np.uint32]
-    byte_length: npt.NDArray[np.uint32]
-    offset_count: npt.NDArray[np.uint32]
-    max_timestamp: npt.NDArray[np.int64]
-    producer: npt.NDArray[np.int64]
-    epoch: npt.NDArray[np.int16]
-    sequence: npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,23 +157,8 @@ Event: TypeAlias = (
     | GroupPart
 )
 
-COMMIT_COLUMNS: Final[tuple[tuple[str, npt.DTypeLike], ...]] = (
-    ("stream", "<i8"),
-    ("byte_start", "<u4"),
-    ("byte_length", "<u4"),
-    ("offset_count", "<u4"),
-    ("max_timestamp", "<i8"),
-)
-PRODUCER_COLUMNS: Final[tuple[tuple[str, npt.DTypeLike], ...]] = (
-    ("producer", "<i8"),
-    ("epoch", "<i2"),
-    ("sequence", "<i4"),
-)
 PARTITIONS_END: Final = 1 << 31
 """Partitions are int32 on the wire and in the tables."""
-
-COMMIT_BATCH_BYTES: Final = 28 + 14
-"""The most that one batch takes in a Commit; the buffer closes an object by it (B6)."""
 
 _LEVELS: Final = {
     Kind.WRITE: WRITES_LEVEL,
@@ -203,10 +168,6 @@ _LEVELS: Final = {
 
 _GENESIS = struct.Struct("<IH")
 _CREATE = struct.Struct("<16sII")
-_COMMIT = struct.Struct("<16sBIIB")
-COMMIT_HEAD_BYTES_MAX: Final = _COMMIT.size + 255
-"""The most that a Commit takes before its batches: the longest zone has 255 bytes."""
-
 _SWAP = struct.Struct("<qqqBqqI")
 _INT64 = struct.Struct("<q")
 _UINT32 = struct.Struct("<I")
@@ -234,50 +195,6 @@ def decode_event(kind: int, data: memoryview) -> Event:
         return _DECODERS[Kind(kind)](data)
     except (ValueError, struct.error, KeyError) as error:
         raise Corrupt(f"event of kind {kind} cannot be understood: {error}") from None
-
-
-def _encode_commit(event: Commit) -> bytes:
-    zone = event.zone.encode()
-    assert len(zone) < 256, event.zone
-    has_producers = bool((event.producer >= 0).any())
-    columns = COMMIT_COLUMNS + (PRODUCER_COLUMNS if has_producers else ())
-    head = _COMMIT.pack(event.wal_id, has_producers, event.size_bytes, len(event.stream), len(zone))
-    packed = [getattr(event, name).astype(kind, copy=False).tobytes() for name, kind in columns]
-    return b"".join((head, zone, *packed))
-
-
-def _decode_commit(data: memoryview) -> Commit:
-    wal_id, has_producers, size_bytes, count, zone_length = _COMMIT.unpack_from(data)
-    place = _COMMIT.size + zone_length
-    zone = str(data[_COMMIT.size : place], "utf-8")
-    columns: dict[str, npt.NDArray[Any]] = {}
-    for name, kind in COMMIT_COLUMNS + (PRODUCER_COLUMNS if has_producers else ()):
-        columns[name] = np.frombuffer(data, dtype=kind, count=count, offset=place)
-        place += columns[name].nbytes
-    _require(place == len(data), "bytes after the last column")
-    if not has_producers:
-        columns["producer"] = np.full(count, -1, dtype=np.int64)
-        columns["epoch"] = np.full(count, -1, dtype=np.int16)
-        columns["sequence"] = np.full(count, -1, dtype=np.int32)
-    event = Commit(WalId(wal_id), zone, size_bytes, **columns)
-    _check_commit(event)
-    return event
-
-
-def _check_commit(event: Commit) -> None:
-    _require(len(event.stream) > 0, "no batch")
-    _require(bool((event.stream[1:] >= event.stream[:-1]).all()), "streams are not sorted")
-    _require(bool((event.offset_count > 0).all()), "a batch without offsets")
-    starts = event.byte_start.astype(np.int64)
-    ends = starts + event.byte_length
-    same = event.stream[1:] == event.stream[:-1]
-    adjoin = starts[1:] == ends[:-1]
-    _require(bool((adjoin | ~same).all()), "batches of a stream do not adjoin")
-    _require(bool((starts[1:] >= ends[:-1]).all()), "batches overlap")
-    _require(int(ends[-1]) <= event.size_bytes, "a batch lies beyond the object's end")
-    idempotent = event.producer >= 0
-    bad = idempotent & ((event.sequence < 0) | (event.epoch < 0))
-    _require(not bool(bad.any()), "a producer without epoch or sequence")
 
 
 def _encode_swap(event: Swap) -> bytes:
@@ -350,7 +267,7 @@ _DECODERS: Final[dict[Kind, Callable[[memoryview], Event]]] = {
     Kind.GENESIS: _decode_genesis,
     Kind.HELLO: lambda data: Hello(*_LEVEL.unpack(data)),
     Kind.CREATE: _decode_create,
-    Kind.COMMIT: _decode_commit,
+    Kind.COMMIT: decode_commit,
     Kind.SWAP: _decode_swap,
     Kind.TRIM: _decode_trim,
     Kind.DROP: _decode_drop,
@@ -359,7 +276,7 @@ _DECODERS: Final[dict[Kind, Callable[[memoryview], Event]]] = {
     Kind.UPGRADE: lambda data: Upgrade(*_LEVEL.unpack(data)),
     Kind.BARRIER: _decode_barrier,
     Kind.GROUP: lambda data: GroupChange(decode_group_event(data)),
-    Kind.WRITE: lambda data: decode_write(data, _decode_commit),
+    Kind.WRITE: lambda data: decode_write(data, decode_commit),
     Kind.EXPIRE_WRITES: decode_expire_writes,
     Kind.GROUP_PART: decode_group_part,
 }
@@ -371,7 +288,7 @@ _ENCODERS: Final[dict[type[Event], tuple[Kind, Callable[[Any], bytes]]]] = {
         Kind.CREATE,
         lambda e: _CREATE.pack(e.topic, e.first_partition, len(e.streams)) + _packed(e.streams),
     ),
-    Commit: (Kind.COMMIT, _encode_commit),
+    Commit: (Kind.COMMIT, encode_commit),
     Swap: (Kind.SWAP, _encode_swap),
     Trim: (
         Kind.TRIM,
@@ -383,7 +300,7 @@ _ENCODERS: Final[dict[type[Event], tuple[Kind, Callable[[Any], bytes]]]] = {
     Upgrade: (Kind.UPGRADE, lambda e: _LEVEL.pack(e.level)),
     Barrier: (Kind.BARRIER, lambda _: b""),
     GroupChange: (Kind.GROUP, lambda e: encode_group_event(e.event)),
-    Write: (Kind.WRITE, lambda e: encode_write(e, _encode_commit)),
+    Write: (Kind.WRITE, lambda e: encode_write(e, encode_commit)),
     ExpireWrites: (Kind.EXPIRE_WRITES, encode_expire_writes),
     GroupPart: (Kind.GROUP_PART, encode_group_part),
 }

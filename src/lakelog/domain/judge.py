@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from lakelog.domain.events import COMMIT_COLUMNS, PRODUCER_COLUMNS, Commit
+from lakelog.domain.commit_event import Commit
 from lakelog.domain.state import Committed, DomainState, Verdict
 from lakelog.model.ids import WalId
 from lakelog.records import kernels
@@ -59,7 +59,7 @@ def _commit_in_order(state: DomainState, event: Commit, judged: "_Judged") -> bo
     streams, producers = state.streams.columns.arrays, state.producers.columns.arrays
     first_entry = state.index.columns.reserve(len(event.stream))
     made = native.judge_in_order(
-        tuple(getattr(event, name) for name, _ in COMMIT_COLUMNS + PRODUCER_COLUMNS),
+        event.columns,
         state.streams.sorted_rows(),
         tuple(streams[name] for name in _STREAM_COLUMNS),
         (

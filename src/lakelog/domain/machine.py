@@ -15,10 +15,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from lakelog.domain.commit_event import Commit
 from lakelog.domain.envelope import DomainRecord, decode_record
 from lakelog.domain.events import (
     Barrier,
-    Commit,
     Create,
     Drop,
     Event,

@@ -21,8 +21,9 @@ import msgspec
 
 from lakelog.clock import Clock
 from lakelog.domain.checkpoint_store import CheckpointStore
+from lakelog.domain.commit_event import Commit
 from lakelog.domain.envelope import DomainRecord, Stamp, decode_record, encode_record
-from lakelog.domain.events import Commit, Event, Genesis
+from lakelog.domain.events import Event, Genesis
 from lakelog.domain.milestone import (
     Milestone,
     Milestones,

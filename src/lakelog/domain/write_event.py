@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from lakelog.domain.events import Commit
+    from lakelog.domain.commit_event import Commit
 
 APPLICATION_BYTES_MAX: Final = 255
 """The longest name of an application, in UTF-8."""

@@ -27,7 +27,8 @@ from lakelog.catalog.snapshot_page import (
     kept_from,
 )
 from lakelog.clock import Clock
-from lakelog.domain.events import Commit, Kind, decode_event
+from lakelog.domain.commit_event import Commit
+from lakelog.domain.events import Kind, decode_event
 from lakelog.index.messages import GroupAnswer, Missing, SnapshotsAnswer, WriteTarget
 from lakelog.index.table_service import TableReads
 from lakelog.log.placed import BatchRule

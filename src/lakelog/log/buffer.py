@@ -18,7 +18,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lakelog.domain.events import Commit
+from lakelog.domain.commit_event import Commit
 from lakelog.domain.state import Verdict
 from lakelog.log.options import LogOptions
 from lakelog.log.values import Appended, Settle, Settled
@@ -219,16 +219,28 @@ def seal(
     """Lay out the object and say what it holds."""
     batches = joined(gathered.parts)
     order = np.argsort(batches.column(BatchColumn.STREAM), kind="stable")
-    placed = batches.rows[order]
-    streams = np.ascontiguousarray(placed[:, BatchColumn.STREAM])
+    streams = batches.column(BatchColumn.STREAM)[order]
     chunks = 1 + int(np.count_nonzero(streams[1:] != streams[:-1]))
     header = HEADER.pack(MAGIC, VERSION, bytes(wal_id), domain, created_ms, chunks, HEADER.size)
     data, starts = _laid_out(header, batches, order, chunks)
-    commit = Commit(
+    native = kernels.native
+    if native is None:
+        commit = commit_in_python(batches.rows[order], starts, wal_id, zone, len(data))
+    else:
+        packed = native.pack_commit(batches.rows, order, starts)
+        commit = Commit.unpacked(wal_id, zone, len(data), len(batches), packed)
+    return Sealed(data, commit, order, batches.size_bytes)
+
+
+def commit_in_python(
+    placed: Int64s, starts: Int64s, wal_id: WalId, zone: str, size_bytes: int
+) -> Commit:
+    """The Commit of these rows, which stand in the object's order: what the kernel packs."""
+    return Commit(
         wal_id=wal_id,
         zone=zone,
-        size_bytes=len(data),
-        stream=streams,
+        size_bytes=size_bytes,
+        stream=placed[:, BatchColumn.STREAM].copy(),
         byte_start=starts.astype(np.uint32),
         byte_length=(placed[:, BatchColumn.LENGTH] + PREFIX.size).astype(np.uint32),
         offset_count=placed[:, BatchColumn.RECORDS].astype(np.uint32),
@@ -237,7 +249,6 @@ def seal(
         epoch=placed[:, BatchColumn.EPOCH].astype(np.int16),
         sequence=placed[:, BatchColumn.SEQUENCE].astype(np.int32),
     )
-    return Sealed(data, commit, order, batches.size_bytes)
 
 
 def _laid_out(

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
+from lakelog.domain.commit_event import COMMIT_BATCH_BYTES, COMMIT_HEAD_BYTES_MAX
 from lakelog.domain.event_queue import EVENT_BYTES_MAX
-from lakelog.domain.events import COMMIT_BATCH_BYTES, COMMIT_HEAD_BYTES_MAX
 from lakelog.retry import Backoff
 
 COMMIT_BATCHES_MAX: Final = (EVENT_BYTES_MAX - COMMIT_HEAD_BYTES_MAX) // COMMIT_BATCH_BYTES

@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from lakelog.domain.events import Commit
+from lakelog.domain.commit_event import Commit
 from lakelog.model.failures import Corrupt
 from lakelog.model.ids import ByteRange, DomainId
 from lakelog.records.codecs import Codec

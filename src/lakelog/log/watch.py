@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
-from lakelog.domain.events import Commit, Drop, Event, Trim
+from lakelog.domain.commit_event import Commit
+from lakelog.domain.events import Drop, Event, Trim
 from lakelog.domain.write_event import Write
 
 

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from lakelog.clock import Clock, Entropy, Tasks
-from lakelog.domain.events import Commit, Kind, decode_event, encode_event
+from lakelog.domain.commit_event import Commit
+from lakelog.domain.events import Kind, decode_event, encode_event
 from lakelog.index.messages import WriteStore
 from lakelog.lake.write.commit_client import PlacedObject
 from lakelog.lake.write.record_batches import StreamBatch
