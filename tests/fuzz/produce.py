@@ -28,6 +28,9 @@ from lakelog.wire.framing import parse_request_header
 from lakelog.wire.messages.produce import ProduceRequest
 from lakelog.wire.schema import ProtocolError
 
+CONVERSATIONS = 1_000
+"""Of so many conversations one is damaged: making them takes ten times as long as reading them."""
+
 Row = tuple[int, bytes, int, int, int, int, int, int]
 """Stream, bytes, records, least and greatest time, producer, epoch and sequence of a batch."""
 
@@ -51,6 +54,12 @@ def known_topics() -> TopicTable:
     for name, topic in stage().topics.by_name.items():
         made.add(name.encode(), topic)
     return made
+
+
+@cache
+def conversation(number: int) -> bytes:
+    """What one client sends, whole."""
+    return b"".join(frames_of(random.Random(number)))
 
 
 def plain_rows(frame: memoryview) -> list[Row] | None:
@@ -131,8 +140,8 @@ def _told(data: memoryview, row: list[int]) -> Row:
 
 def fuzz_spans(chance: random.Random) -> None:
     """Any bytes, cut anywhere, with tables and rooms that need not fit."""
-    data = b"".join(frames_of(chance))[: chance.choice((40, 500, 5_000, 100_000))]
-    mixed = bytearray(data)
+    whole = conversation(chance.randrange(CONVERSATIONS))
+    mixed = bytearray(whole[: chance.choice((40, 500, 5_000, 100_000))])
     for _ in range(chance.choice((0, 1, 20))):
         mixed[chance.randrange(len(mixed))] = chance.randrange(256)
     start = chance.choice((0, 0, chance.randrange(len(mixed))))
