@@ -58,7 +58,8 @@ static const int64_t *row_at(const Layout *layout, int64_t number, int64_t posit
     }
     const int64_t *row = layout->rows + at * ROW_COLUMNS;
     if (row[ROW_BUFFER] < 0 || row[ROW_BUFFER] >= layout->source_count
-        || row[ROW_LENGTH] < BATCH_HEADER_BYTES || row[ROW_START] < 0) {
+        || row[ROW_LENGTH] < BATCH_HEADER_BYTES || row[ROW_START] < 0 || row[ROW_RECORDS] < 0
+        || row[ROW_RECORDS] > INT32_MAX) { /* what a header can say, so that sums do not overflow */
         return NULL;
     }
     int64_t size = layout->sources[row[ROW_BUFFER]].size;

@@ -170,6 +170,8 @@ def test_the_broker_s_time_is_stamped_into_the_copy_alone() -> None:
         (BatchColumn.LENGTH, 60),
         (BatchColumn.LENGTH, -1),
         (BatchColumn.LENGTH, 1 << 62),
+        (BatchColumn.RECORDS, -1),
+        (BatchColumn.RECORDS, 1 << 31),
     ],
 )
 def test_the_kernel_refuses_rows_outside_their_buffers(column: BatchColumn, value: int) -> None:
