@@ -97,13 +97,14 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "_native.abi3.so"
         build(cc, place)
+        failed = []
         for seed in range(options.seed, options.seed + options.rounds):
             done = (seed - options.seed) * options.inputs
             print(f"{datetime.now(UTC):%F %T} seed {seed}, {done:,} inputs done", flush=True)
-            status = fuzz(place, environment(library), inputs=options.inputs, seed=seed)
-            if status != 0:
-                return status
-    return 0
+            if fuzz(place, environment(library), inputs=options.inputs, seed=seed) != 0:
+                failed.append(seed)
+    print(f"{options.rounds - len(failed)} rounds without a failure; seeds that failed: {failed}")
+    return 1 if failed else 0
 
 
 def fuzz(place: Path, variables: dict[str, str], *, inputs: int, seed: int) -> int:
