@@ -91,6 +91,10 @@ def steps(size: Size) -> list[Step]:
             *("sanitizer", f"{size.inputs} inputs, every access checked", "tests.fuzz.sanitized"),
             *("--inputs", f"{size.inputs}"),
         ),
+        _module(
+            *("aarch64", f"{size.inputs // 4} inputs, under an emulator", "tests.aarch64"),
+            *("--inputs", f"{size.inputs // 4}"),
+        ),
         _module("saga model", "every interleaving", "tests.pipeline.saga.saga_model"),
         _module("crash matrix", f"pairs of failures, 1/{size.pairs_parts}", *matrix),
         _module("kill -9", "nothing acknowledged is lost", "tests.compat.crash"),
