@@ -1,10 +1,11 @@
 """The kernels on AArch64, on any machine: `python -m tests.aarch64 [--inputs N] [--folder F]`.
 
 The extension is cross-compiled and runs under qemu, in Debian's Python for that processor with the
-wheels that PyPI has for it. Then come the tests of records, on both sides, and the fuzzers of the
-kernels with their twins as oracle; and CRC-32C by the processor's instruction, and by tables where
-the processor is said to have none. Nothing is installed: all of it is in a folder, a temporary one
-unless told otherwise. Where a tool is missing, that is said, and nothing is run.
+wheels that PyPI has for it. CRC-32C is computed by the processor's instruction, and by tables where
+the processor is said to have none; then come the tests of records and all others that run on both
+sides of kernels (`tests/sides.py`), and the fuzzers of the kernels with their twins as oracle.
+Nothing is installed: all of it is in a folder, a temporary one unless told otherwise. Where a tool
+is missing, that is said, and nothing is run.
 
 On Debian: `apt-get install gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static`.
 """
@@ -153,6 +154,14 @@ def fetch_wheels(version: str, wheels: Path) -> None:
     subprocess.run([*uv, *target, *where, *needed], cwd=ROOT, check=True)
 
 
+def kernel_tests() -> list[str]:
+    """The tests of records, and the others that ask for both sides."""
+    tests = ROOT / "tests"
+    files = [path for path in sorted(tests.rglob("test_*.py")) if path.parent.name != "records"]
+    others = [str(path.relative_to(ROOT)) for path in files if "tests.sides" in path.read_text()]
+    return ["tests/records", *others]
+
+
 def check(emulated: Emulated, inputs: int) -> int:
     """Everything, one after the other; 0 if all is well."""
     emulated.prepare()
@@ -162,9 +171,8 @@ def check(emulated: Emulated, inputs: int) -> int:
         return 1
     chosen = [argument for name in TARGETS for argument in ("--target", name)]
     without_cache = ("-p", "no:cacheprovider", "-o", "timeout=0")
-    return emulated.run("-m", "pytest", "-q", *without_cache, "tests/records") or emulated.run(
-        *("-m", "tests.fuzz", "--inputs", str(inputs), *chosen)
-    )
+    tested = emulated.run("-m", "pytest", "-q", *without_cache, *kernel_tests())
+    return tested or emulated.run("-m", "tests.fuzz", "--inputs", str(inputs), *chosen)
 
 
 def main() -> int:
