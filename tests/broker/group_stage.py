@@ -10,8 +10,9 @@ from tests.broker.data_stage import KnownTopics, SetClock
 from tests.broker.memory_groups import MemoryGroups
 
 from lakelog.broker.api import dispatch
-from lakelog.broker.call import Answer, Broker, Call, Later
+from lakelog.broker.call import Answer, Broker, Call, EncodedAnswer, Later
 from lakelog.broker.loop_turn import LoopTurn
+from lakelog.broker.prepared_commits import PreparedCommits
 from lakelog.model.ids import BrokerId, TopicId
 from lakelog.topics.routing import BrokerNode, RoutingView, views, zone_of
 from lakelog.topics.settings import settings
@@ -52,6 +53,7 @@ class GroupStage:
     client_id: str | None = "probe"
     groups: MemoryGroups = field(init=False)
     loop_turn: LoopTurn = field(init=False)
+    prepared_commits: PreparedCommits = field(default_factory=PreparedCommits)
 
     def __post_init__(self) -> None:
         self.groups = MemoryGroups(domains=self.cluster.domains)
@@ -101,6 +103,8 @@ class GroupStage:
 
 def told(answer: Answer, kind: type[Response], version: int) -> Response:
     """What the bytes of an answer say."""
+    if isinstance(answer, EncodedAnswer):
+        return decode(kind, version, memoryview(answer.body))[0]
     assert isinstance(answer, kind)
     found, _ = decode(kind, version, memoryview(b"".join(encode(answer, version))))
     return found

@@ -8,6 +8,7 @@ from tests.memory_cluster import MemoryCluster
 from lakelog.broker.call import Answer, Broker, BrokerOptions, Call, Later
 from lakelog.broker.fetch_sessions import FetchSessions
 from lakelog.broker.loop_turn import LoopTurn
+from lakelog.broker.prepared_commits import PreparedCommits
 from lakelog.clock import SeededEntropy
 from lakelog.coordinator.coordinator import GroupCoordinator
 from lakelog.coordinator.options import GroupOptions
@@ -64,6 +65,7 @@ async def whole_broker(
             options=BrokerOptions(),
             fetch_sessions=FetchSessions(entropy),
             loop_turn=LoopTurn(clock),
+            prepared_commits=PreparedCommits(),
         )
     finally:
         await groups.close()

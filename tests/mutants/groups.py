@@ -139,4 +139,36 @@ SHELL: tuple[Plant, ...] = (
     ),
 )
 
-PLANTS = MACHINES + STATE + SHELL
+OF_PREPARED = ("tests/broker/test_prepared_commits.py",)
+PREPARED: tuple[Plant, ...] = (
+    plant(
+        "a prepared commit takes the bytes of another version",
+        "broker/prepared_commits.py",
+        " or version != self.like[0]",
+        "",
+        tests=OF_PREPARED,
+    ),
+    plant(
+        "what stands behind the offset of a prepared commit may be anything",
+        "broker/prepared_commits.py",
+        " and found.endswith(self.after)",
+        "",
+        tests=OF_PREPARED,
+    ),
+    plant(
+        "a prepared commit may name a partition that its topic lacks",
+        "broker/prepared_commits.py",
+        " or not 0 <= partition < topic.partition_count",
+        "",
+        tests=OF_PREPARED,
+    ),
+    plant(
+        "a commit that differs from the last one is prepared",
+        "broker/prepared_commits.py",
+        "if known.pop(call.connection, None) == like:",
+        "if known.pop(call.connection, None) is not None:",
+        tests=OF_PREPARED,
+    ),
+)
+
+PLANTS = MACHINES + STATE + SHELL + PREPARED

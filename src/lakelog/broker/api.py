@@ -53,6 +53,10 @@ async def dispatch(broker: "Broker", key: int, call: Call, body: memoryview) -> 
         if api.key is ApiKey.API_VERSIONS:
             return api_versions.unsupported()
         raise CloseConnection(f"{api.name} v{call.version} is not served")
+    if endpoint.undecoded is not None:
+        outcome = endpoint.undecoded(broker, call, body)
+        if outcome is not None:
+            return outcome
     if len(body) >= SLOW_BYTES_MIN and api.key is not ApiKey.PRODUCE:
         request, _ = await on_thread(decode, api.request, call.version, body)
     else:

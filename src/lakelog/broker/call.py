@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from lakelog.broker.fetch_sessions import FetchSessions
     from lakelog.broker.loop_turn import LoopTurn
+    from lakelog.broker.prepared_commits import PreparedCommits
     from lakelog.clock import Clock, Entropy
     from lakelog.coordinator.coordinator import GroupCoordinator
     from lakelog.log.log import Log
@@ -70,6 +71,12 @@ class NoAnswer:
     """The request gets no answer: Produce with acks=0 that went well."""
 
 
+class EncodedAnswer(Struct, frozen=True, gc=False):
+    """An answer whose bytes are known, without its header."""
+
+    body: bytes
+
+
 class CloseConnection(Exception):  # noqa: N818 - it says what the session does
     """The protocol's answer to this request is to close the connection."""
 
@@ -89,6 +96,8 @@ class Endpoint:
     handler: Handler
     offered: Callable[["BrokerOptions"], bool] = lambda _options: True
     """Whether clients are told of it."""
+    undecoded: "Callable[[Broker, Call, memoryview], Answer | Later | None] | None" = None
+    """Takes a request by its bytes; None where it has to be decoded for its handler."""
 
 
 NAMED_MAX: Final = 25_000
@@ -199,6 +208,7 @@ class Broker:
     options: BrokerOptions
     fetch_sessions: "FetchSessions"
     loop_turn: "LoopTurn"
+    prepared_commits: "PreparedCommits"
 
 
 NO_OPERATIONS: Final = -2_147_483_648

@@ -7,8 +7,8 @@ is judged where the commit is applied, for the whole request; v9 knows the codes
 protocol. A request with nothing left to commit is not judged.
 
 Null metadata is the empty one. Any leader epoch is kept and any offset, also a negative one, as in
-Kafka. Ignored: `retention_time_ms` (v2 to v4), as retention is
-the broker's.
+Kafka. A commit of one partition that repeats is not decoded (`prepared_commits`). Ignored:
+`retention_time_ms` (v2 to v4), as retention is the broker's.
 """
 
 from dataclasses import dataclass, field
@@ -18,6 +18,7 @@ from lakelog.broker.call import Answer, Call, Endpoint, Later, answered
 from lakelog.broker.errors import Attempt
 from lakelog.broker.lookup import TopicFinder, check_count
 from lakelog.broker.loop_turn import LoopTurn
+from lakelog.broker.prepared_commits import FIRST_VERSION_BY_ID
 from lakelog.groups.events import CommitOffsets
 from lakelog.model.errors import ErrorCode
 from lakelog.wire.apis import ApiKey
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from lakelog.broker.call import Broker
     from lakelog.topics.topic import Topic
 
-FIRST_VERSION_BY_ID: Final = 10
 UTF_16_UNITS_MAX_PER_CHARACTER: Final = 2
 UTF_16_UNIT_BYTES: Final = 2
 
@@ -53,6 +53,8 @@ async def handle(broker: "Broker", call: Call, request: OffsetCommitRequest) -> 
             await commit.add(topic, found, finder)
     if not commit.offsets:
         return commit.response(ErrorCode.NONE)
+    if commit.is_single:
+        broker.prepared_commits.see(call, request)
     event = commit.event(api_version=call.version, time_ms=broker.clock.now_ms())
     return answered(broker.groups.commit(event), commit.response)
 
@@ -92,6 +94,11 @@ class _Commit:
         self.offsets.append((topic.id, index, partition.committed_offset, epoch, metadata))
         return ErrorCode.NONE
 
+    @property
+    def is_single(self) -> bool:
+        """Whether the request names one partition, and nothing is wrong with it."""
+        return self.codes == [[ErrorCode.NONE]]
+
     def event(self, *, api_version: int, time_ms: int) -> CommitOffsets:
         """What the log is told."""
         return CommitOffsets(
@@ -127,4 +134,9 @@ def _fits(metadata: str, characters_max: int) -> bool:
     return len(metadata.encode("utf-16-le")) <= characters_max * UTF_16_UNIT_BYTES
 
 
-API: Final = Endpoint(ApiKey.OFFSET_COMMIT, range(2, 11), handle)
+def repeat(broker: "Broker", call: Call, body: memoryview) -> Answer | Later | None:
+    """Keep an offset like the one that this connection committed before."""
+    return broker.prepared_commits.commit(broker, call, body)
+
+
+API: Final = Endpoint(ApiKey.OFFSET_COMMIT, range(2, 11), handle, undecoded=repeat)

@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
-from lakelog.broker.call import Answer, NoAnswer
+from lakelog.broker.call import Answer, EncodedAnswer, NoAnswer
 from lakelog.wire.apis import APIS, ApiKey
-from lakelog.wire.framing import RequestHeader, encode_response
+from lakelog.wire.framing import RequestHeader, encode_response, response_frame
 from lakelog.wire.schema import Buffer
 
 Made = TypeVar("Made")
@@ -83,6 +83,8 @@ def encoded(header: RequestHeader, answer: Answer) -> list[Buffer]:
     """The answer's bytes; none for a request that gets no answer."""
     if isinstance(answer, NoAnswer):
         return []
+    if isinstance(answer, EncodedAnswer):
+        return response_frame(header, header.api_version, [answer.body])
     if header.api_key == API_VERSIONS:
         known = header.api_version in APIS[header.api_key].versions
         # Row 25: an unknown version is answered in the one that every client can read.

@@ -309,9 +309,13 @@ def encode_response(
     in an unknown version is answered in version 0.
     """
     spoken = header.api_version if version is None else version
-    header_version = response_header_version(APIS[header.api_key], spoken)
+    return response_frame(header, spoken, encode(message, spoken))
+
+
+def response_frame(header: RequestHeader, version: int, parts: list[Buffer]) -> list[Buffer]:
+    """The same around a message that is encoded already."""
+    header_version = response_header_version(APIS[header.api_key], version)
     tags = b"\0" if header_version else b""
-    parts = encode(message, spoken)
     size = CORRELATION.size + len(tags) + sum(map(len, parts))
     return _with_head(RESPONSE_HEAD.pack(size, header.correlation_id) + tags, parts)
 
