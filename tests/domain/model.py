@@ -7,7 +7,7 @@ event types, so that a clever array expression and its mistake cannot both be he
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakelog.domain.commit_event import Commit
+from lakelog.domain.commit_event import Commit, ExpireWrites, Write
 from lakelog.domain.envelope import DomainRecord, Stamp
 from lakelog.domain.events import (
     Barrier,
@@ -23,7 +23,6 @@ from lakelog.domain.events import (
     Upgrade,
 )
 from lakelog.domain.state import Verdict, WriteVerdict
-from lakelog.domain.write_event import ExpireWrites, Write
 from lakelog.streams.objects import FileName, ObjectName, WalName, digest
 
 SEQUENCES = 2**31

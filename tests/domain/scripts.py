@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from tests.domain.build import B, commit_of, create_of, trim_of
 from tests.domain.model import SEQUENCES, Model
 
-from lakelog.domain.commit_event import Commit
+from lakelog.domain.commit_event import Commit, ExpireWrites
+from lakelog.domain.commit_event import Write as WriteEvent
 from lakelog.domain.envelope import DomainRecord, Stamp
 from lakelog.domain.events import (
     Barrier,
@@ -25,8 +26,6 @@ from lakelog.domain.events import (
     Swap,
     Upgrade,
 )
-from lakelog.domain.write_event import ExpireWrites
-from lakelog.domain.write_event import Write as WriteEvent
 from lakelog.streams.objects import FileKind, FileName, digest
 
 STREAMS = 6

@@ -8,7 +8,7 @@ import pytest
 from tests.domain.build import B, commit_of, create_of, idempotent, trim_of
 from tests.sides import both, side
 
-from lakelog.domain.commit_event import COMMIT_BATCH_BYTES, Commit
+from lakelog.domain.commit_event import COMMIT_BATCH_BYTES, Commit, ExpireWrites, Write
 from lakelog.domain.events import (
     Barrier,
     Drop,
@@ -24,7 +24,6 @@ from lakelog.domain.events import (
     encode_event,
     needed_level,
 )
-from lakelog.domain.write_event import ExpireWrites, Write
 from lakelog.model.failures import Corrupt
 from lakelog.streams.objects import FileKind, FileName
 

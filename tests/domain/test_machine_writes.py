@@ -12,7 +12,7 @@ from tests.profiles import examples
 
 from lakelog.domain import machine as writes_module
 from lakelog.domain.checkpoint import decode_manifest, encode_manifest
-from lakelog.domain.commit_event import Commit
+from lakelog.domain.commit_event import WRITES_LEVEL, Commit, ExpireWrites, Write
 from lakelog.domain.events import Genesis, Horizon, Upgrade
 from lakelog.domain.machine import apply_record
 from lakelog.domain.state import (
@@ -24,7 +24,6 @@ from lakelog.domain.state import (
     WriteVerdict,
     Written,
 )
-from lakelog.domain.write_event import WRITES_LEVEL, ExpireWrites, Write
 
 
 class Writing(Domain):

@@ -14,6 +14,7 @@ from crc32c import crc32c
 from tests.domain.build import B, Domain, commit_of, create_of, idempotent, trim_of, wal_id
 from tests.domain.dump import dump_state
 
+from lakelog.domain.commit_event import ExpireWrites, Write
 from lakelog.domain.envelope import DomainRecord, Stamp, decode_record, encode_record
 from lakelog.domain.events import (
     Barrier,
@@ -27,7 +28,6 @@ from lakelog.domain.events import (
 )
 from lakelog.domain.machine import apply
 from lakelog.domain.state import LEVEL_MAX, DomainState
-from lakelog.domain.write_event import ExpireWrites, Write
 from lakelog.model.failures import Corrupt
 from lakelog.streams.objects import FileKind, FileName, WalName, digest
 

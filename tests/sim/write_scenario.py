@@ -18,12 +18,11 @@ from tests.sim.log_cluster import REQUEST_S, LogBroker, LogCluster
 from tests.sim.scenario import FAULTS_S, SHORT_LIVED, STREAMS, Result, Story
 from tests.simulated_cluster import SimulatedProcess
 
-from lakelog.domain.commit_event import Commit
+from lakelog.domain.commit_event import WRITES_LEVEL, Commit, Write
 from lakelog.domain.envelope import DomainRecord, Stamp, decode_record, encode_record
 from lakelog.domain.events import Genesis
 from lakelog.domain.machine import apply_record
 from lakelog.domain.state import LEVEL_MAX, DomainState, WriteVerdict, Written
-from lakelog.domain.write_event import WRITES_LEVEL, Write
 from lakelog.log.buffer import ObjectBuffer, seal
 from lakelog.log.writes import IdempotentWrite, WrittenDomain
 from lakelog.meta import keys

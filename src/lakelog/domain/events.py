@@ -14,13 +14,15 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lakelog.domain.commit_event import Commit, decode_commit, encode_commit
-from lakelog.domain.write_event import (
+from lakelog.domain.commit_event import (
     WRITES_LEVEL,
+    Commit,
     ExpireWrites,
     Write,
+    decode_commit,
     decode_expire_writes,
     decode_write,
+    encode_commit,
     encode_expire_writes,
     encode_write,
 )
@@ -276,7 +278,7 @@ _DECODERS: Final[dict[Kind, Callable[[memoryview], Event]]] = {
     Kind.UPGRADE: lambda data: Upgrade(*_LEVEL.unpack(data)),
     Kind.BARRIER: _decode_barrier,
     Kind.GROUP: lambda data: GroupChange(decode_group_event(data)),
-    Kind.WRITE: lambda data: decode_write(data, decode_commit),
+    Kind.WRITE: decode_write,
     Kind.EXPIRE_WRITES: decode_expire_writes,
     Kind.GROUP_PART: decode_group_part,
 }
@@ -300,7 +302,7 @@ _ENCODERS: Final[dict[type[Event], tuple[Kind, Callable[[Any], bytes]]]] = {
     Upgrade: (Kind.UPGRADE, lambda e: _LEVEL.pack(e.level)),
     Barrier: (Kind.BARRIER, lambda _: b""),
     GroupChange: (Kind.GROUP, lambda e: encode_group_event(e.event)),
-    Write: (Kind.WRITE, lambda e: encode_write(e, encode_commit)),
+    Write: (Kind.WRITE, encode_write),
     ExpireWrites: (Kind.EXPIRE_WRITES, encode_expire_writes),
     GroupPart: (Kind.GROUP_PART, encode_group_part),
 }

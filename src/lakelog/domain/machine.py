@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from lakelog.domain.commit_event import Commit
+from lakelog.domain.commit_event import WRITES_LEVEL, Commit, ExpireWrites, Write
 from lakelog.domain.envelope import DomainRecord, decode_record
 from lakelog.domain.events import (
     Barrier,
@@ -47,7 +47,6 @@ from lakelog.domain.state import (
     WriteVerdict,
     Written,
 )
-from lakelog.domain.write_event import WRITES_LEVEL, ExpireWrites, Write
 from lakelog.groups.events import GroupEventResult, decode_group_event
 from lakelog.groups.parts import PARTS_LEVEL, GroupPart, PendingParts, taken
 from lakelog.model.errors import ErrorCode

@@ -21,7 +21,7 @@ import msgspec
 
 from lakelog.clock import Clock
 from lakelog.domain.checkpoint_store import CheckpointStore
-from lakelog.domain.commit_event import Commit
+from lakelog.domain.commit_event import Commit, Write
 from lakelog.domain.envelope import DomainRecord, Stamp, decode_record, encode_record
 from lakelog.domain.events import Event, Genesis
 from lakelog.domain.milestone import (
@@ -35,7 +35,6 @@ from lakelog.domain.milestone import (
 )
 from lakelog.domain.options import DomainOptions
 from lakelog.domain.state import LEVEL_MAX, DomainState
-from lakelog.domain.write_event import Write
 from lakelog.meta import keys
 from lakelog.meta.port import MetadataLog, MetadataStore
 from lakelog.model.failures import Conflict, Refused

@@ -20,12 +20,12 @@ import numpy as np
 import numpy.typing as npt
 
 from lakelog.clock import Clock, agreed_now_ms
+from lakelog.domain.commit_event import ExpireWrites
 from lakelog.domain.events import ExpireProducers, Horizon, Trim
 from lakelog.domain.milestone import when
 from lakelog.domain.replica import Replica
 from lakelog.domain.start import wal_keys
 from lakelog.domain.state import DomainState
-from lakelog.domain.write_event import ExpireWrites
 from lakelog.log.options import CLOCK_HINT, LogOptions
 from lakelog.model.failures import Failure
 from lakelog.model.ids import DomainId

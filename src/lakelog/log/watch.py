@@ -5,9 +5,8 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
-from lakelog.domain.commit_event import Commit
+from lakelog.domain.commit_event import Commit, Write
 from lakelog.domain.events import Drop, Event, Trim
-from lakelog.domain.write_event import Write
 
 
 def changed_streams(event: Event) -> list[int]:

@@ -14,12 +14,11 @@ from typing import Final
 import numpy as np
 
 from lakelog.clock import Clock
-from lakelog.domain.commit_event import Commit
+from lakelog.domain.commit_event import WRITES_LEVEL, Commit, Write, check_write
 from lakelog.domain.event_queue import EVENT_BYTES_MAX
 from lakelog.domain.events import encode_event
 from lakelog.domain.replica import Replica
 from lakelog.domain.state import WriteVerdict, Written
-from lakelog.domain.write_event import WRITES_LEVEL, Write, check_write
 from lakelog.log.levels import Registered, raise_level
 from lakelog.log.options import LogOptions
 from lakelog.log.placed import (

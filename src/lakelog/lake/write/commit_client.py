@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lakelog.clock import Clock, SystemClock
-from lakelog.domain.write_event import APPLICATION_BYTES_MAX, VERSION_END
+from lakelog.domain.commit_event import APPLICATION_BYTES_MAX, VERSION_END
 from lakelog.index import messages
 from lakelog.index.http_client import BrokerClient, CallLimits, Repeat, known_brokers
 from lakelog.index.messages import (

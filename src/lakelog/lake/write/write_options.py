@@ -28,7 +28,7 @@ from lakelog.config.named_options import (
     parse_cluster,
     whole,
 )
-from lakelog.domain.write_event import APPLICATION_BYTES_MAX
+from lakelog.domain.commit_event import APPLICATION_BYTES_MAX
 from lakelog.lake.write.commit_client import Transaction
 from lakelog.model.failures import Failure
 from lakelog.records.codecs import Codec
