@@ -361,7 +361,7 @@ WRITES: tuple[Plant, ...] = (
     ),
     plant(
         "a broker without Hello is taken to support everything",
-        "log/levels.py",
+        "log/writes.py",
         "supported.get(name, 0) < level",
         "supported.get(name, level) < level",
         tests=PLACED,

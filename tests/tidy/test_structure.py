@@ -24,7 +24,6 @@ SMALL = frozenset(
         "lakelog.cli.http_port",  # imported late, on a thread: its libraries take a while
         "lakelog.config.stores",  # loads little, for those who only open a store
         "lakelog.domain.options",
-        "lakelog.log.levels",
         "lakelog.log.values",
         "lakelog.model.failures",
         "lakelog.model.ids",

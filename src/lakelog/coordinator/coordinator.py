@@ -51,7 +51,7 @@ from lakelog.groups.events import (
 )
 from lakelog.groups.state import ClassicGroup, ClassicState, ConsumerGroup, Group
 from lakelog.groups.table import GroupTable, domain_index
-from lakelog.log.levels import Registered
+from lakelog.log.writes import Registered
 from lakelog.model.errors import ErrorCode
 from lakelog.telemetry import MetricsRegistry
 

@@ -30,7 +30,7 @@ from lakelog.groups.events import GroupEvent, GroupOutcome
 from lakelog.groups.parts import PARTS_LEVEL, GroupPart, event_parts
 from lakelog.groups.state import ClassicGroup, Group
 from lakelog.groups.table import GroupTable
-from lakelog.log.levels import Registered, raise_level
+from lakelog.log.writes import Registered, raise_level
 from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Failure, OutcomeUnknown, Unavailable
 from lakelog.telemetry import event as log_event

@@ -13,6 +13,6 @@ Who does what:
   fetches that wait.
 - Away: `retention` trims what is too old, and sweeps WAL objects that no entry names any more.
 
-`values` has what crosses the border: `Wanted` in, `Fetched` and `Appended` out. `levels` raises a
-domain's level when somebody needs what it brings. `options.LogOptions` has the limits.
+`values` has what crosses the border: `Wanted` in, `Fetched` and `Appended` out. `writes` also
+raises a domain's level when somebody needs what it brings. `options.LogOptions` has the limits.
 """

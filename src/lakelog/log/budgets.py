@@ -32,9 +32,9 @@ from lakelog.clock import Clock
 from lakelog.domain.events import ExpireProducers
 from lakelog.domain.replica import Replica
 from lakelog.domain.state import PRODUCERS_LEVEL, Applied, DomainState
-from lakelog.log.levels import Registered, raise_level
 from lakelog.log.options import LogOptions
 from lakelog.log.values import ProducerFacts
+from lakelog.log.writes import Registered, raise_level
 from lakelog.model.failures import Failure, Unavailable
 from lakelog.streams.producers import PRODUCER_BYTES, SEQUENCE_END
 from lakelog.streams.table import NONE

@@ -4,22 +4,26 @@ Order of a write: the domains are proved current, their level is raised if need 
 looked at, and only then the first event is appended. So what can be known beforehand is refused
 before anything is visible; what `apply` refuses later is refused for that domain alone, and those
 before it keep what they took in (X2: the promise is one domain, not all of them).
+
+A domain's level is raised when somebody needs what it brings, and every broker knows it. Rule 12: a
+broker that does not know a level stops the domain at the record that raises it. So the brokers that
+have a session are asked for first, then the domain is proved current: each of them said in its
+Hello what it supports. One that has a session but no Hello yet is waited for.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
 from lakelog.clock import Clock
 from lakelog.domain.commit_event import WRITES_LEVEL, Commit, Write, check_write
 from lakelog.domain.event_queue import EVENT_BYTES_MAX
-from lakelog.domain.events import encode_event
+from lakelog.domain.events import Upgrade, encode_event
 from lakelog.domain.replica import Replica
 from lakelog.domain.state import WriteVerdict, Written
-from lakelog.log.levels import Registered, raise_level
 from lakelog.log.options import LogOptions
 from lakelog.log.placed import (
     BatchRule,
@@ -34,6 +38,9 @@ from lakelog.model.failures import Corrupt, NotFound, OutcomeUnknown, Refused, U
 from lakelog.objects.port import ObjectStore
 from lakelog.streams.table import NONE
 from lakelog.wal.layout import wal_id_time_ms
+
+Registered: TypeAlias = Callable[[], Awaitable[Sequence[str]]]
+"""The names under which the brokers that have a session write, read now."""
 
 READS_AT_ONCE: Final = 16
 """Reads of objects that run together: what they bring is at most this many spans in memory."""
@@ -292,3 +299,19 @@ def _unknown(domain: int, streams: Sequence[int]) -> str:
         f"domain {domain} has no stream {shown}{' and others' if len(streams) > 5 else ''}: the"
         " topic was deleted, or made again, after the batch began"
     )
+
+
+async def raise_level(replica: Replica, level: int, registered: Registered, clock: Clock) -> None:
+    """Return when the domain is at that level; `Unavailable` names who does not support it."""
+    if replica.state.level >= level:
+        return
+    names = await registered()
+    await replica.prove(arrived_s=clock.monotonic_s())
+    supported = replica.state.supported
+    lacking = [name for name in names if supported.get(name, 0) < level]
+    if lacking:
+        raise Unavailable(
+            f"{', '.join(lacking)} does not support it yet: this needs level {level} of the"
+            " domain log, and every broker must run a version that knows it"
+        )
+    await replica.submit(Upgrade(level))
