@@ -22,15 +22,8 @@ from lakelog.clock import SeededEntropy
 from lakelog.domain.events import Drop
 from lakelog.domain.state import Committed, Trimmed, Verdict
 from lakelog.log.budgets import producer_facts
-from lakelog.log.values import (
-    Appended,
-    Fetched,
-    ProducerFacts,
-    ReadStatus,
-    Settle,
-    StreamRead,
-    TimestampMatch,
-)
+from lakelog.log.timestamps import TimestampMatch
+from lakelog.log.values import Appended, Fetched, ProducerFacts, ReadStatus, Settle, StreamRead
 from lakelog.log.watch import FetchWaiter, FetchWaiters
 from lakelog.model.failures import Failure, Unavailable
 from lakelog.model.ids import TopicId

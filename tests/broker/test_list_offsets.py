@@ -5,7 +5,7 @@ from tests.broker.data_requests import accepted
 from tests.broker.data_stage import DataStage, MemoryLog, batch
 
 from lakelog.broker.list_offsets import KNOWN_SINCE, LOOKUPS_AT_ONCE, handle, is_supported
-from lakelog.log.values import TimestampMatch
+from lakelog.log.timestamps import TimestampMatch
 from lakelog.model.failures import Corrupt, Unavailable
 from lakelog.wire.messages.list_offsets import (
     ListOffsetsPartition,

@@ -10,7 +10,8 @@ from tests.memory_cluster import QUICK, TOPIC, MemoryCluster, MemoryNode, batch,
 from lakelog.domain.state import Verdict
 from lakelog.log.options import LogOptions
 from lakelog.log.retention import Policy, Retention, Sweeper
-from lakelog.log.values import Fetched, ReadStatus, StreamRead, TimestampMatch
+from lakelog.log.timestamps import TimestampMatch
+from lakelog.log.values import Fetched, ReadStatus, StreamRead
 from lakelog.model.failures import NotFound, OutcomeUnknown, Unavailable
 from lakelog.objects.memory import MemoryObjectStore
 from lakelog.objects.port import Buffer

@@ -10,7 +10,8 @@ from tests.memory_cluster import MemoryCluster, batch, run
 from tests.records.table_cases import hostile_batches
 
 from lakelog.log.options import LogOptions
-from lakelog.log.values import ReadStatus, StreamRead, TimestampMatch
+from lakelog.log.timestamps import TimestampMatch
+from lakelog.log.values import ReadStatus, StreamRead
 from lakelog.model.failures import NotFound
 from lakelog.model.ids import ByteRange
 from lakelog.objects.memory import MemoryObjectStore

@@ -10,7 +10,8 @@ from tests.memory_cluster import MemoryCluster, run
 from tests.records.table_cases import TIMESTAMPS_MS
 
 from lakelog.log import segment_source
-from lakelog.log.values import ReadStatus, StreamRead, TimestampMatch
+from lakelog.log.timestamps import TimestampMatch
+from lakelog.log.values import ReadStatus, StreamRead
 from lakelog.pipeline.files.file_task import FileResult
 from lakelog.pipeline.files.run_task import run_task
 from lakelog.records.build import BatchOptions, Record, build_batch

@@ -20,7 +20,8 @@ from tests.memory_cluster import MemoryCluster, MemoryNode, batch, run
 from tests.profiles import examples
 
 from lakelog.log import segment_source
-from lakelog.log.values import ReadStatus, StreamRead, TimestampMatch
+from lakelog.log.timestamps import TimestampMatch
+from lakelog.log.values import ReadStatus, StreamRead
 from lakelog.model.failures import Corrupt
 from lakelog.streams.objects import FileKind, WalName
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from lakelog.broker.call import Call, Endpoint
 from lakelog.broker.errors import Attempt, failure_code
 from lakelog.broker.lookup import TopicFinder, check_count, epoch_code, unproven_code
-from lakelog.log.values import TimestampMatch
+from lakelog.log.timestamps import TimestampMatch
 from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Failure
 from lakelog.model.ids import LEADER_EPOCH

@@ -17,8 +17,9 @@ from lakelog.log.cache import TailCache
 from lakelog.log.commit import Committer
 from lakelog.log.options import LogOptions
 from lakelog.log.plan import Piece, piece_of
-from lakelog.log.read import Reader, find_max_timestamp, find_timestamp
+from lakelog.log.read import Reader
 from lakelog.log.retention import Policies, Retention, Sweeper
+from lakelog.log.timestamps import TimestampMatch, find_max_timestamp, find_timestamp
 from lakelog.log.values import (
     Appended,
     Fetched,
@@ -26,7 +27,6 @@ from lakelog.log.values import (
     Settle,
     Settled,
     StreamRead,
-    TimestampMatch,
 )
 from lakelog.log.watch import FetchWaiter, FetchWaiters, changed_streams
 from lakelog.log.writes import IdempotentWrite, Writes, WrittenDomain

@@ -62,13 +62,6 @@ class Fetched(Struct, frozen=True, gc=False):
     head: int
 
 
-class TimestampMatch(Struct, frozen=True, gc=False):
-    """A record found by its timestamp."""
-
-    offset: int
-    timestamp_ms: int
-
-
 class ProducerFacts(Struct, frozen=True, gc=False):
     """What is known of an idempotent producer on one stream."""
 

@@ -12,7 +12,7 @@ from lakelog.catalog.port import DataFileView
 from lakelog.domain.state import Swapped
 from lakelog.index.entries import Entry
 from lakelog.index.ports import StreamView
-from lakelog.log.values import TimestampMatch
+from lakelog.log.timestamps import TimestampMatch
 from lakelog.pipeline.files.file_task import (
     FileTask,
     TableInputs,
