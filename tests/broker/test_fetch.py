@@ -7,6 +7,7 @@ from tests.broker.data_requests import (
     commit,
     fetch,
     fetched,
+    fetching,
     one,
     record_bytes,
     rows,
@@ -16,7 +17,11 @@ from tests.broker.data_requests import (
 from tests.broker.data_stage import DataStage, MemoryLog, batch, topic_id
 
 from lakelog.broker import fetch_read
-from lakelog.broker.fetch import RESPONSE_BYTES_MAX
+from lakelog.broker.fetch import (
+    ANSWER_BYTES,
+    ANSWER_BYTES_BESIDE_WAITING,
+    RESPONSE_BYTES_MAX,
+)
 from lakelog.broker.fetch_sessions import records_bytes
 from lakelog.log.values import Fetched, StreamRead
 from lakelog.model.errors import RETRIABLE, ErrorCode
@@ -106,6 +111,30 @@ def test_the_brokers_own_cap_bounds_what_a_client_may_ask_for() -> None:
     commit(stage, 1, b"a")
     fetched(stage, fetch(("t", [(0, 0)]), max_bytes=2**31 - 1, min_bytes=2**31 - 1))
     assert set(log.budgets) == {RESPONSE_BYTES_MAX}
+
+
+def test_answers_are_smaller_while_somebody_waits_but_never_less_than_was_waited_for() -> None:
+    log = NotingLog()
+    stage = DataStage(log=log)
+    stage.topic("t", 2)
+    commit(stage, 1, b"a")
+
+    def budgets(min_bytes: int, max_bytes: int = 50 << 20) -> set[int]:
+        log.budgets.clear()
+        fetched(stage, fetch(("t", [(0, 0)]), max_bytes=max_bytes, min_bytes=min_bytes))
+        return set(log.budgets)
+
+    assert budgets(1) == {ANSWER_BYTES}
+    assert budgets(20 << 20) == {20 << 20}
+    assert budgets(1, max_bytes=1000) == {1000}
+
+    async def beside_a_waiting_one() -> None:
+        with log.watch([2]):
+            await fetching(stage, fetch(("t", [(0, 0)]), max_bytes=50 << 20))
+
+    log.budgets.clear()
+    run(beside_a_waiting_one)
+    assert set(log.budgets) == {ANSWER_BYTES_BESIDE_WAITING}
 
 
 def test_what_is_read_in_parts_is_one_answer_within_one_budget(

@@ -103,18 +103,27 @@ class PieceSource(Protocol):
         """How much one request may bring in: more would push out its own beginning."""
 
 
-def plan_stream(state: DomainState, wanted: StreamRead, *, ahead_bytes: int = 0) -> StreamPlan:
-    """The pieces for one stream, by the applied state; `ahead_bytes` asks for more than wanted."""
+def marks_of(state: DomainState, wanted: StreamRead) -> StreamPlan:
+    """What a read says of a stream, without a look at where its batches lie."""
     row = state.streams.row_of.get(wanted.stream)
     if row is None:
         return StreamPlan(wanted, ReadStatus.UNKNOWN_STREAM, (), -1, -1)
     columns = state.streams.columns.arrays
-    log_start, head = int(columns["log_start"][row]), int(columns["head"][row])
-    if not log_start <= wanted.offset <= head:
-        return StreamPlan(wanted, ReadStatus.OUT_OF_RANGE, (), log_start, head)
+    log_start, head = columns["log_start"].item(row), columns["head"].item(row)
+    is_there = log_start <= wanted.offset <= head
+    status = ReadStatus.OK if is_there else ReadStatus.OUT_OF_RANGE
+    return StreamPlan(wanted, status, (), log_start, head)
+
+
+def plan_stream(state: DomainState, wanted: StreamRead, *, ahead_bytes: int = 0) -> StreamPlan:
+    """The pieces for one stream, by the applied state; `ahead_bytes` asks for more than wanted."""
+    plan = marks_of(state, wanted)
+    if plan.status is not ReadStatus.OK:
+        return plan
+    row = state.streams.row_of[wanted.stream]
     first = state.index.find(state.streams, row, wanted.offset)
     if first == NONE:
-        return StreamPlan(wanted, ReadStatus.OK, (), log_start, head)
+        return plan
     limit = wanted.bytes_max + ahead_bytes
     pieces = []
     size = 0
@@ -124,7 +133,7 @@ def plan_stream(state: DomainState, wanted: StreamRead, *, ahead_bytes: int = 0)
         size += piece.byte_length
         if size >= limit:
             break
-    return StreamPlan(wanted, ReadStatus.OK, tuple(pieces), log_start, head)
+    return StreamPlan(wanted, ReadStatus.OK, tuple(pieces), plan.log_start, plan.head)
 
 
 def piece_of(state: DomainState, entry_row: int) -> Piece:

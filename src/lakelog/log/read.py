@@ -16,7 +16,7 @@ from lakelog.domain.replica import Replica
 from lakelog.log.cache import Run, TailCache
 from lakelog.log.options import LogOptions
 from lakelog.log.parquet_source import ParquetSource
-from lakelog.log.plan import BatchCut, Piece, PieceSource, StreamPlan, plan_stream
+from lakelog.log.plan import BatchCut, Piece, PieceSource, StreamPlan, marks_of, plan_stream
 from lakelog.log.segment_source import SegmentSource
 from lakelog.log.values import Fetched, ReadStatus, StreamRead
 from lakelog.log.wal_source import ObjectReads, WalSource
@@ -60,28 +60,67 @@ class Reader:
         A cold read is planned up to four times: at first, with what is read ahead (`_ahead`), after
         the loads, and after a proof where an object was not what the index said.
         """
-        plans = [plan_stream(self._replica.state, request) for request in wanted]
+        # A read of the store is for the next answers as well: what they hold is named already.
+        read_bytes = max(bytes_max, self._options.read_cache_bytes // 2)
+        wanted = [_at_most(request, read_bytes) for request in wanted]
+        plans = self._plans(wanted, bytes_max=bytes_max)
         for source in self._sources.values():
             await source.open(plans)
-        missing, later = self._missing(plans, bytes_max=bytes_max)
+        share_bytes = self._options.read_cache_bytes // 2 // max(1, len(wanted))
+        missing, later = self._missing(plans, bytes_max, bytes_max, share_bytes)
         if missing:
+            plans = self._plans(wanted, bytes_max=read_bytes)
+            missing, later = self._missing(plans, bytes_max, read_bytes, share_bytes)
             await asyncio.gather(*self._loads(missing), return_exceptions=True)
             # The index may have changed meanwhile: a file has taken the place of entries.
-            plans = [plan_stream(self._replica.state, request) for request in wanted]
+            plans = self._plans(wanted, bytes_max=bytes_max)
         later |= await self._admit(plans)
         fetched = []
-        left = bytes_max
+        left, is_full = bytes_max, bytes_max <= 0
         must = at_least_one
-        for plan in plans:
-            if plan.wanted.stream in later:
-                fetched.append(Fetched(plan.status, (), 0, plan.log_start, plan.head))
+        for at, request in enumerate(wanted):
+            if (is_full and not must) or request.stream in later:
+                fetched.append(_nothing(marks_of(self._replica.state, request)))
                 continue
-            limit = max(0, min(plan.wanted.bytes_max, left))
-            got = await self._read_stream(plan, bytes_max=limit, at_least_one=must)
+            plan = plans[at] if at < len(plans) else self._plan_late(request, must=must)
+            limit = min(request.bytes_max, left)
+            got = await self._read_stream(plan, bytes_max=max(0, limit), at_least_one=must)
             must = must and not got.size_bytes
+            # Who finds no room for his next batch ends the answer: what is left is hardly a batch.
+            is_full = is_full or (got.is_cut and limit == left)
             left -= got.size_bytes
             fetched.append(got)
         return fetched
+
+    def _plans(self, wanted: Sequence[StreamRead], *, bytes_max: int) -> list[StreamPlan]:
+        """Plans of the first streams, up to the one that may fill the budget.
+
+        Whoever catches up names many streams and is served a few of them: planning all would take
+        longer than serving those.
+        """
+        plans: list[StreamPlan] = []
+        for request in wanted:
+            plan = plan_stream(self._replica.state, request)
+            plans.append(plan)
+            planned = sum(piece.byte_length for piece in plan.pieces)
+            bytes_max -= min(planned, request.bytes_max)
+            if planned and bytes_max <= 0:
+                break
+        return plans
+
+    def _plan_late(self, wanted: StreamRead, *, must: bool) -> StreamPlan:
+        """The plan of a stream behind those: less is served than planned where a batch ends early.
+
+        What is in memory fills the rest of the budget; nothing more is read for that, unless
+        nothing at all was found before.
+        """
+        plan = plan_stream(self._replica.state, wanted)
+        if plan.pieces and not must:
+            first = plan.pieces[0]
+            parts = self._source(first).known_parts(first, offset=wanted.offset)
+            if parts is None or self._source(first).cached(next(iter(parts))) is None:
+                return marks_of(self._replica.state, wanted)
+        return plan
 
     def has_parts(self, piece: Piece) -> bool:
         """Whether a piece is an entry that is read part by part."""
@@ -121,10 +160,11 @@ class Reader:
         return later
 
     def _missing(
-        self, plans: Sequence[StreamPlan], *, bytes_max: int
+        self, plans: Sequence[StreamPlan], answer_bytes: int, read_bytes: int, share_bytes: int
     ) -> tuple[list[Piece], set[int]]:
         """What the request needs from the store, all at once, so that streams share a read.
 
+        `share_bytes` is what each stream may have in memory beyond what the answer holds of it.
         Also the streams that have to wait their turn: what is read of many segments must not push
         out itself before it is served.
         """
@@ -137,12 +177,13 @@ class Reader:
                 continue
             if not self._source(plan.pieces[0]).is_ranged:
                 # `_admit` brings it in; here it only takes its share of the budget.
-                bytes_max -= plan.wanted.bytes_max
+                answer_bytes -= plan.wanted.bytes_max
+                read_bytes -= plan.wanted.bytes_max
                 continue
             parts = self._spread(plan, bytes_max=plan.wanted.bytes_max)
             # With its first part in memory a stream has something to go out now (`_take`).
             if parts and self._is_missing(parts[0]):
-                ahead = self._ahead(plan.wanted, parts[0])
+                ahead = self._ahead(plan.wanted, parts[0], answer_bytes, share_bytes)
                 cold_bytes: dict[FileKind, int] = defaultdict(int)
                 for piece in ahead:
                     cold_bytes[piece.name.kind] += piece.byte_length
@@ -159,22 +200,28 @@ class Reader:
                     rooms[kind] -= size
                 missing += ahead
             served |= {piece.name.kind for piece in parts}
-            bytes_max -= sum(piece.byte_length for piece in parts)
-            if bytes_max <= 0:
+            size = sum(piece.byte_length for piece in parts)
+            answer_bytes, read_bytes = answer_bytes - size, read_bytes - size
+            if read_bytes <= 0:
                 break
         return missing, later
 
-    def _ahead(self, wanted: StreamRead, first: Piece) -> list[Piece]:
+    def _ahead(
+        self, wanted: StreamRead, first: Piece, answer_bytes: int, share_bytes: int
+    ) -> list[Piece]:
         """What is wanted and some more: whoever reads the past reads on.
 
-        A whole object is more already. With yet more of them for every stream of a request, those
-        read first would be pushed out before the last stream is served.
+        A whole object is more already. With more than its share of each stream, those read first
+        would be pushed out before the last one is served.
         """
-        is_whole = self._source(first).reads_whole(first.name)
-        ahead_bytes = 0 if is_whole else self._options.read_ahead_bytes
-        plan = plan_stream(self._replica.state, wanted, ahead_bytes=ahead_bytes)
-        pieces = self._spread(plan, bytes_max=wanted.bytes_max + ahead_bytes)
-        return [piece for piece in pieces if self._is_missing(piece)]
+        limit = min(wanted.bytes_max, max(answer_bytes, 0))
+        if not self._source(first).reads_whole(first.name):
+            ahead_bytes = wanted.bytes_max + self._options.read_ahead_bytes
+            limit = max(limit, min(ahead_bytes, share_bytes))
+        if not limit:
+            return []
+        plan = plan_stream(self._replica.state, wanted, ahead_bytes=limit - wanted.bytes_max)
+        return [piece for piece in self._spread(plan, bytes_max=limit) if self._is_missing(piece)]
 
     def _spread(self, plan: StreamPlan, *, bytes_max: int) -> Sequence[Piece]:
         """The plan's pieces with files by their parts, as far as those are known."""
@@ -196,8 +243,8 @@ class Reader:
     async def _read_stream(
         self, plan: StreamPlan, *, bytes_max: int, at_least_one: bool
     ) -> Fetched:
-        if not plan.pieces or (bytes_max <= 0 and not at_least_one):
-            return Fetched(plan.status, (), 0, plan.log_start, plan.head)
+        if not plan.pieces:
+            return _nothing(plan)
         try:
             return await self._serve(plan, bytes_max=bytes_max, at_least_one=at_least_one)
         except (NotFound, Corrupt) as error:
@@ -219,7 +266,8 @@ class Reader:
             parts = await self.parts(piece, offset=plan.wanted.offset)
             if not await self._take(cut, parts):
                 break
-        return Fetched(plan.status, cut.parts, cut.size_bytes, plan.log_start, plan.head)
+        marks = plan.log_start, plan.head
+        return Fetched(plan.status, cut.parts, cut.size_bytes, *marks, is_cut=cut.full)
 
     async def _take(self, cut: BatchCut, pieces: Iterable[Piece]) -> bool:
         """Cut batches from these pieces; whether there is room for those of more."""
@@ -245,3 +293,14 @@ class Reader:
             self._sources[name.kind].load(name, list(by_start.values()))
             for name, by_start in by_object.items()
         ]
+
+
+def _at_most(wanted: StreamRead, bytes_max: int) -> StreamRead:
+    """What is read beyond that would push out its own beginning before it is served."""
+    if wanted.bytes_max <= bytes_max:
+        return wanted
+    return StreamRead(wanted.stream, wanted.offset, bytes_max)
+
+
+def _nothing(plan: StreamPlan) -> Fetched:
+    return Fetched(plan.status, (), 0, plan.log_start, plan.head)

@@ -53,6 +53,7 @@ class Fetched(Struct, frozen=True, gc=False):
     """What was read of one stream: whole batches with their offsets in place, and the marks.
 
     Marks are -1 when the read failed. `parts` is empty when there is nothing at the offset yet.
+    `is_cut` says that there was no room for the next batch.
     """
 
     status: ReadStatus
@@ -60,6 +61,7 @@ class Fetched(Struct, frozen=True, gc=False):
     size_bytes: int
     log_start: int
     head: int
+    is_cut: bool = False
 
 
 class ProducerFacts(Struct, frozen=True, gc=False):
