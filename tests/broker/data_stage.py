@@ -92,6 +92,13 @@ class MemoryLog:
     def facts(self, stream: int) -> StreamFacts | None:
         return self.domain.state.streams.facts(stream)
 
+    def marks(self, stream: int) -> tuple[int, int] | None:
+        return self.domain.state.streams.marks(stream)
+
+    def domain_of(self, stream: int) -> int:
+        assert stream > 0
+        return 0
+
     def takes_producer(self, stream: int, producer: int) -> bool:
         row = self.domain.state.streams.row_of[stream]
         return not self.producers_full or self.domain.state.producers.row(row, producer) >= 0

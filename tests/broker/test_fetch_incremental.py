@@ -1,5 +1,7 @@
 import asyncio
+from typing import Any
 
+import pytest
 from tests.broker.data_requests import (
     codes,
     commit,
@@ -14,6 +16,9 @@ from tests.broker.data_requests import (
 from tests.broker.data_stage import DataStage
 
 from lakelog.broker.fetch import handle
+from lakelog.broker.fetch_read import FetchRead
+from lakelog.broker.fetch_sessions import Results
+from lakelog.wire.codec import encode
 from lakelog.wire.messages.fetch import (
     FetchForgottenTopic,
     FetchRequest,
@@ -116,3 +121,52 @@ def test_a_session_survives_a_topic_that_is_made_again_under_its_name() -> None:
         assert one(back).high_watermark == 1
 
     run(poll)
+
+
+def session_bytes(partitions: int) -> list[bytes]:
+    """What a session hears, as it is sent: of data, trims, nothing, a drop, and of what it adds."""
+    stage = DataStage()
+    stage.topic("t", partitions)
+    everything = [(partition, 0) for partition in range(partitions)]
+    answers: list[FetchResponse] = []
+
+    async def poll() -> None:
+        opened = await fetching(stage, fetch(("t", everything), session=(0, 0)))
+
+        async def go_on(*wants: tuple[int, int]) -> None:
+            topics = [("t", list(wants))] if wants else []
+            session = (opened.session_id, len(answers) + 1)
+            answers.append(await fetching(stage, fetch(*topics, session=session)))
+
+        await go_on()
+        commit(stage, 2, b"two")
+        commit(stage, partitions, b"last")
+        await go_on()
+        await go_on((1, 1), (partitions - 1, 1))  # read: they are empty now, with other marks
+        await go_on()
+        await stage.log.trim({2: 1})
+        await go_on()
+        await go_on((0, 7))  # out of range, and healed
+        await go_on((0, 0))
+        stage.log.drop(3)
+        await go_on()
+        await go_on()
+
+    run(poll)
+    return [b"".join(bytes(part) for part in encode(answer, 12)) for answer in answers]
+
+
+@pytest.mark.parametrize("partitions", [4, 100])
+def test_what_a_session_would_leave_out_need_not_be_made(
+    partitions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = session_bytes(partitions)
+    made = FetchRead.results
+
+    def all_made(self: FetchRead, *, in_full: bool, told: Any) -> Results:
+        del told
+        return made(self, in_full=in_full, told={})
+
+    monkeypatch.setattr(FetchRead, "results", all_made)
+    assert session_bytes(partitions) == sent
+    assert len(set(sent)) >= 5

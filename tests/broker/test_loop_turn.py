@@ -330,14 +330,14 @@ def test_fetches_that_wait_together_are_woken_without_looking_at_all_they_name()
             for _ in range(waiting * 20):
                 await asyncio.sleep(0)
             looks = 0
-            facts = broker.log.facts
+            marks = broker.log.marks
 
             def counted(stream: int) -> Any:
                 nonlocal looks
                 looks += 1
-                return facts(stream)
+                return marks(stream)
 
-            broker.log.facts = counted  # type: ignore[method-assign]  # counts, changes nothing
+            broker.log.marks = counted  # type: ignore[method-assign]  # counts, changes nothing
             data = PartitionProduceData(0, batch(b"x"))
             topic = TopicProduceData(name="big", partition_data=(data,))
             request = ProduceRequest(acks=-1, timeout_ms=5_000, topic_data=(topic,))

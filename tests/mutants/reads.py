@@ -51,6 +51,13 @@ EMPTINESS: tuple[Plant, ...] = (
         tests=HELD_BACK,
     ),
     plant(
+        "a session does not hear of new marks of an empty partition",
+        "broker/fetch_read.py",
+        "if slot is None or marks != (slot.log_start, slot.high_watermark):",
+        "if slot is None:",
+        tests=("tests/broker/test_fetch_incremental.py",),
+    ),
+    plant(
         "what changed while a proof was had is not looked at",
         "broker/fetch_read.py",
         "self.look([*again, *changed])",
@@ -122,6 +129,20 @@ LOOP: tuple[Plant, ...] = (
         "await reading.look(watch.take())",
         "watch.take()\n                await reading.look()",
         tests=TURNS,
+    ),
+    plant(
+        "answers are as large beside those who wait",
+        "broker/fetch.py",
+        "ANSWER_BYTES_BESIDE_WAITING if broker.log.is_watched else ANSWER_BYTES",
+        "ANSWER_BYTES",
+        tests=("tests/broker/test_fetch.py",),
+    ),
+    plant(
+        "what is read ahead pushes itself out",
+        "log/read.py",
+        "limit = max(limit, min(ahead_bytes, share_bytes))",
+        "limit = ahead_bytes",
+        tests=("tests/log/test_read.py",),
     ),
     plant(
         "each part of a fetch has the whole budget",

@@ -152,8 +152,9 @@ class _Fetch:
             async for part in turn.parts(list(partitions.items()))
             for name_or_id, named in part
         }
+        missing = finder.no_partition
         entries = [
-            _entry(key, partition, topics[key[0]], finder.no_partition)
+            _entry(key, partition, topics[key[0]], missing)
             async for part in turn.parts(list(asked.items()))
             for key, partition in part
         ]
@@ -171,19 +172,27 @@ class _Fetch:
         """Refuse partitions of a wrong epoch, and those whose state is too old (rule 17)."""
         log = self._broker.log
         refused = {}
+        stale: dict[int, ErrorCode] = {}  # by domain: there are far fewer than partitions
         async for places in self._broker.loop_turn.parts(range(len(entries))):
             for at in places:
                 entry = entries[at]
                 if entry.stream < 0:
                     continue
-                code = epoch_code(entry.asked.current_leader_epoch)
-                try:
-                    log.check_fresh(entry.stream)
-                except Failure as failure:
-                    code = failure_code(failure, Attempt.READING)
+                domain = log.domain_of(entry.stream)
+                if domain not in stale:
+                    stale[domain] = self._stale_code(entry.stream)
+                code = stale[domain] or epoch_code(entry.asked.current_leader_epoch)
                 if code:
                     refused[at] = code
         self.reading.refuse_for_good(refused)
+
+    def _stale_code(self, stream: int) -> ErrorCode:
+        """Why nothing may be said of the streams of this one's domain, if so."""
+        try:
+            self._broker.log.check_fresh(stream)
+        except Failure as failure:
+            return failure_code(failure, Attempt.READING)
+        return ErrorCode.NONE
 
     def has_enough(self) -> bool:
         """Whether the last pass is an answer, time or not."""
@@ -238,24 +247,30 @@ class _Fetch:
         reading, turn = self.reading, self._broker.loop_turn
         self._broker.metrics.fetched_bytes.inc(reading.size_bytes)
         if not reading.is_large:
-            return _respond(self._broker, self._context, reading.results(in_full=self._in_full))
+            return _respond(self._broker, self._context, self._results())
         # A session takes the results whole, in a few milliseconds: but one fetch after another.
         await turn.take()
         began_s = turn.now_s()
-        answer = _respond(self._broker, self._context, reading.results(in_full=self._in_full))
+        answer = _respond(self._broker, self._context, self._results())
         turn.spent(began_s)
         return answer
+
+    def _results(self) -> Results:
+        """What was found; of a session only what the client may have to hear."""
+        context = self._context
+        told = context.session.slots if isinstance(context, Incremental) else {}
+        return self.reading.results(in_full=self._in_full, told=told)
 
 
 def _entry(
     key: Key, asked: FetchPartition, topic: "Topic | ErrorCode", missing: ErrorCode
 ) -> FetchedPartition:
     if isinstance(topic, ErrorCode):
-        return FetchedPartition(key, asked, fixed=never_read(asked.partition, topic))
-    stream = topic.stream(asked.partition)
+        return FetchedPartition(key, asked, -1, never_read(asked.partition, topic))
+    stream = topic.stream(key[1])
     if stream is None:
-        return FetchedPartition(key, asked, fixed=never_read(asked.partition, missing))
-    return FetchedPartition(key, asked, stream=stream)
+        return FetchedPartition(key, asked, -1, never_read(asked.partition, missing))
+    return FetchedPartition(key, asked, stream)
 
 
 def _respond(broker: "Broker", context: Context, results: Results) -> FetchResponse:

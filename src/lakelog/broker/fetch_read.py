@@ -9,11 +9,11 @@ Aborted transactions are null for read_uncommitted and empty for read_committed 
 partition that was never read, because its topic is unknown, says an empty list, as Kafka's does.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from lakelog.broker.errors import Attempt, failure_code, read_code
-from lakelog.broker.fetch_sessions import Key, Results
+from lakelog.broker.fetch_sessions import Key, Results, Slot
 from lakelog.broker.loop_turn import ITEMS_PER_LOOK
 from lakelog.log.values import Fetched, ReadStatus, StreamRead
 from lakelog.model.errors import ErrorCode
@@ -42,8 +42,7 @@ class FetchedPartition:
         self,
         key: Key,
         asked: FetchPartition,
-        *,
-        stream: int = -1,
+        stream: int,
         fixed: FetchPartitionData | None = None,
     ) -> None:
         self.key = key
@@ -64,6 +63,7 @@ class FetchRead:
         "_aborted",
         "_arrived_s",
         "_bytes_max",
+        "_empty",
         "_entries",
         "_failed",
         "_live",
@@ -97,6 +97,8 @@ class FetchRead:
         self._version = version
         self._aborted: tuple[AbortedTransaction, ...] | None = () if committed else None
         self._results: list[FetchPartitionData | None] = [entry.fixed for entry in entries]
+        # Log start and head where nothing was seen; an answer is made of them if it is wanted.
+        self._empty: list[tuple[int, int] | None] = [None] * len(entries)
         self._live = [at for at, entry in enumerate(entries) if entry.stream >= 0]
         self._place_of: dict[int, int] = {}
         # Places among the entries, by what was last seen there.
@@ -143,14 +145,23 @@ class FetchRead:
             return True
         return bool(self._unproven_empty) and (in_full or not self._ready)
 
-    def results(self, *, in_full: bool) -> Results:
-        """What was found, per partition and in order."""
+    def results(self, *, in_full: bool, told: Mapping[Key, Slot]) -> Results:
+        """What was found, per partition and in order.
+
+        An empty partition may be left out if its marks are what the client was told before.
+        """
         made: Results = []
         for at, (entry, data) in enumerate(zip(self._entries, self._results, strict=True)):
             if not in_full and at in self._unproven_empty:
                 continue
-            assert data is not None, "results are asked for after a look"
-            made.append((entry.key, data))
+            if data is not None:
+                made.append((entry.key, data))
+                continue
+            marks = self._empty[at]
+            assert marks is not None, "results are asked for after a look"
+            slot = told.get(entry.key)
+            if slot is None or marks != (slot.log_start, slot.high_watermark):
+                made.append((entry.key, self._found(entry, marks[1], marks[0], b"")))
         return made
 
     def refuse(self, at: int, code: ErrorCode) -> None:
@@ -196,25 +207,33 @@ class FetchRead:
                 self._place_of = {self._entries[at].stream: at for at in self._live}
             places = [self._place_of[stream] for stream in streams if stream in self._place_of]
         async for part in self._turn.parts(places):
-            for at in part:
-                self._look_at(at)
+            self._look_at(part)
 
-    def _look_at(self, at: int) -> None:
+    def _look_at(self, places: Sequence[int]) -> None:
+        """Compare marks with what is asked. Most are empty: nothing is made for those yet."""
         for seen in (self._ready, self._failed, self._unproven_empty, self._unproven_errors):
-            seen.discard(at)
-        entry = self._entries[at]
-        facts = self._log.facts(entry.stream)
-        offset = entry.asked.fetch_offset
-        if facts is None:
-            self._fail(at, ReadStatus.UNKNOWN_STREAM)
-        elif offset == facts.head:
-            self._results[at] = self._found(entry, facts.head, facts.log_start, b"")
-            if not self._log.is_proved(entry.stream, arrived_s=self._arrived_s):
-                self._unproven_empty.add(at)
-        elif facts.log_start <= offset < facts.head:
-            self._ready.add(at)
-        else:
-            self._fail(at, ReadStatus.OUT_OF_RANGE)
+            if seen:
+                seen.difference_update(places)
+        log, entries = self._log, self._entries
+        proved: dict[int, bool] = {}  # by domain: there are far fewer than partitions
+        for at in places:
+            entry = entries[at]
+            stream, offset = entry.stream, entry.asked.fetch_offset
+            marks = log.marks(stream)
+            self._results[at] = self._empty[at] = None
+            if marks is None:
+                self._fail(at, ReadStatus.UNKNOWN_STREAM)
+            elif offset == marks[1]:
+                self._empty[at] = marks
+                domain = log.domain_of(stream)
+                if domain not in proved:
+                    proved[domain] = log.is_proved(stream, arrived_s=self._arrived_s)
+                if not proved[domain]:
+                    self._unproven_empty.add(at)
+            elif marks[0] <= offset < marks[1]:
+                self._ready.add(at)
+            else:
+                self._fail(at, ReadStatus.OUT_OF_RANGE)
 
     async def read(self, *, deadline_s: float) -> None:
         """Read where something was seen."""
@@ -260,11 +279,11 @@ class FetchRead:
     def _defer(self, at: int) -> None:
         """Say that there is data and send none, as when the bytes of an answer are used up."""
         entry = self._entries[at]
-        facts = self._log.facts(entry.stream)
-        if facts is None:  # dropped since it was looked at
+        marks = self._log.marks(entry.stream)
+        if marks is None:  # dropped since it was looked at
             self._fail(at, ReadStatus.UNKNOWN_STREAM)
         else:
-            self._results[at] = self._found(entry, facts.head, facts.log_start, b"")
+            self._results[at] = self._found(entry, marks[1], marks[0], b"")
 
     def _keep(self, at: int, data: Fetched) -> None:
         if data.status is not ReadStatus.OK:

@@ -130,6 +130,10 @@ class Log:
         """What the applied state knows of a stream."""
         return self.replicas[self.domain_of(stream)].state.streams.facts(stream)
 
+    def marks(self, stream: int) -> tuple[int, int] | None:
+        """Log start and head of a stream by the applied state."""
+        return self.replicas[self.domain_of(stream)].state.streams.marks(stream)
+
     def log_starts(self, streams: Int64s) -> Int64s:
         """Where the streams start by the applied state, -1 for those unknown."""
         if len(self.replicas) == 1:
@@ -363,15 +367,12 @@ class Log:
 
     def _tell(self, applied: Applied) -> None:
         """Wake those who watch the streams that a record changed."""
-        if not self._board:
-            return
-        for event in applied.record.events:
+        for event in applied.record.events if self._board else ():
             self._board.notify(changed_streams(event))
 
     async def _within(self, deadline_s: float, work: Coroutine[Any, Any, ResultT]) -> ResultT:
-        left_s = deadline_s - self._clock.monotonic_s()
         try:
-            async with asyncio.timeout(max(0.0, left_s)):
+            async with asyncio.timeout(max(0.0, deadline_s - self._clock.monotonic_s())):
                 return await work
         except TimeoutError:
             raise Unavailable("the stores did not answer in time") from None

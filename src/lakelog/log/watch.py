@@ -94,7 +94,11 @@ class FetchWaiters:
     def add(self, watch: FetchWaiter, streams: Iterable[int]) -> None:
         """Begin to tell this watch of these streams."""
         for stream in streams:
-            self._watches.setdefault(stream, {})[watch] = None
+            watches = self._watches.get(stream)
+            if watches is None:
+                self._watches[stream] = {watch: None}
+            else:
+                watches[watch] = None
 
     def remove(self, watch: FetchWaiter, streams: Iterable[int]) -> None:
         """Tell it no more."""

@@ -207,6 +207,14 @@ class StreamTable:
             arrays["live_bytes"].item(row),
         )
 
+    def marks(self, stream: int) -> tuple[int, int] | None:
+        """Log start and head of one stream, or None when it is unknown."""
+        row = self.row_of.get(stream)
+        if row is None:
+            return None
+        arrays = self.columns.arrays
+        return arrays["log_start"].item(row), arrays["head"].item(row)
+
     def empty_by_topic(self) -> dict[TopicId, list[int]]:
         """The streams that never held a record, by the topic they were made for."""
         rows = self.live_rows()

@@ -95,8 +95,9 @@ class Topic:
         """The stream of a partition, or None when there is no such partition."""
         if not 0 <= partition < self.partition_count:
             return None
-        place = bisect_right(self.spans, partition, key=_first_partition) - 1
-        span = self.spans[place]
+        spans = self.spans
+        place = bisect_right(spans, partition, key=_first_partition) - 1 if len(spans) > 1 else 0
+        span = spans[place]
         return StreamId(span.first_stream + partition - span.first_partition)
 
     def streams(self) -> list[int]:
