@@ -54,8 +54,9 @@ Measured: more saves no CPU, and pushes what was read for the next answer out of
 ANSWER_BYTES_BESIDE_WAITING: Final = 2 << 20
 """The same while others wait for records at the end of the log. The system copies an answer into
 the socket in one turn of the loop, 2 ms for 4 MiB, and with all that they want stands in line.
-Measured: a tail's p99 beside a catch-up is 1.2 to 1.7 times that alone, and 4 to 7 times with
-answers of 16 MiB; the reader's cost grows by an eighth."""
+Measured on a
+busy machine: a tail's p99 beside a catch-up was 1.2 to 4.4 times that alone, in the middle 1.6, and
+mostly 4 to 7 times with answers of 16 MiB; the reader's cost grows by an eighth."""
 
 WAIT_MS_MAX: Final = 300_000
 """Nobody is parked for longer, whatever he asks for; an early answer is always allowed."""
