@@ -26,6 +26,7 @@ from lakelog.objects.local import LocalObjectStore
 from lakelog.pipeline.files.file_task import FileResult, FileTask
 from lakelog.pipeline.files.run_task import run_task
 from lakelog.records.codecs import Codec
+from lakelog.records.kernels import keep_freed_memory
 
 NAME = "b6"
 METRICS = (
@@ -44,6 +45,7 @@ ROW_GROUP_ROWS = 52_000
 
 def run(arena: Arena) -> None:
     """Measure each codec, ours and pyarrow one after the other."""
+    keep_freed_memory()  # for both, as a worker of Spark does
     for number in range(arena.scale.rounds):
         for codec in CODECS if not arena.scale.quick else CODECS[:1]:
             with arena.folder() as folder:

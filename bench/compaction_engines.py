@@ -31,6 +31,7 @@ from lakelog.pipeline.files.run_task import InlineEngine, run_task
 from lakelog.pipeline.ports import TaskEngine
 from lakelog.pipeline.spark.engine import SparkEngine
 from lakelog.pipeline.spark.settings import SparkOptions
+from lakelog.records.kernels import keep_freed_memory
 
 ROUNDS = 40
 BATCHES_PER_CHUNK = 16
@@ -233,6 +234,7 @@ def memory_cell(folder: Path, quick: bool) -> Cell:
 
 def memory_of(folder: Path, task: FileTask) -> dict[str, float]:
     """Run a small task, then this one; both figures are of the whole process."""
+    keep_freed_memory()  # as a worker of Spark does
 
     async def work() -> dict[str, float]:
         objects = await open_objects(folder)

@@ -22,7 +22,7 @@ from lakelog.broker.call import BrokerOptions
 from lakelog.clock import SystemClock, SystemEntropy, Tasks
 from lakelog.config.options import HTTP_LISTEN, Options
 from lakelog.config.stores import open_metadata, open_objects
-from lakelog.records import kernels
+from lakelog.records.kernels import keep_freed_memory
 from lakelog.server.node import Node, NodeEnvironment, NodeOptions
 from lakelog.server.options import Address, bind, refusal
 from lakelog.telemetry import event
@@ -108,11 +108,6 @@ COLLECTOR_THRESHOLDS: Final = (20_000, 50, 1_000)
 any cycles; with Python's own numbers looking took a third of the time of small batches."""
 
 
-FREED_BYTES_KEPT: Final = 64 << 20
-"""Memory that is not given back: frames and objects of megabytes come and go all the time, and
-fresh pages cost as much as writing them twice."""
-
-
 async def run_broker(
     options: Options,
     announce: Callable[[RunningBroker], None],
@@ -132,8 +127,7 @@ async def run_broker(
                 await node.start()
                 gc.freeze()  # what is here now stays: no need to look at it again
                 gc.set_threshold(*COLLECTOR_THRESHOLDS)
-                if kernels.native is not None:
-                    kernels.native.keep_freed_memory(FREED_BYTES_KEPT)
+                keep_freed_memory()
                 announce(
                     RunningBroker(node.address, shown, options.metadata_url(), world.objects.url)
                 )

@@ -54,6 +54,10 @@ MALFORMED: Final = 2
 MISPLACED: Final = 3
 """The record's offset delta is not its index."""
 
+FREED_BYTES_KEPT: Final = 64 << 20
+"""Memory that is not given back: frames, objects and row groups of megabytes come and go all the
+time, and fresh pages cost as much as writing them twice."""
+
 NO_TIMESTAMP_MS: Final = -1
 INT64_MAX: Final = (1 << 63) - 1
 INT64_MIN: Final = -(1 << 63)
@@ -86,3 +90,9 @@ native, missing_because = _load()
 def crc32c(data: "Buffer", crc: int = 0) -> int:
     """The CRC-32C of the data, or of what `crc` is the sum of with the data behind it."""
     return library.crc32c(data, crc) if native is None else native.crc32c(data, crc)
+
+
+def keep_freed_memory() -> None:
+    """Have this process keep so much of the memory that it frees, where its allocator can."""
+    if native is not None:
+        native.keep_freed_memory(FREED_BYTES_KEPT)

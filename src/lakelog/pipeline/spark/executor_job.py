@@ -26,6 +26,7 @@ from lakelog.model.failures import Failure
 from lakelog.objects.port import ObjectStore
 from lakelog.pipeline.files.file_task import FailureKind, FileAnswer, FileFailure, FileTask
 from lakelog.pipeline.files.run_task import run_task
+from lakelog.records.kernels import keep_freed_memory
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,6 +72,7 @@ class WorkerRuntime:
             raise
         self.pool = ThreadPoolExecutor(1, thread_name_prefix="lakelog-rows")
         """One thread: a worker has one slot, and its loop reads meanwhile."""
+        keep_freed_memory()
         self.directory = _directory(environment)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
