@@ -5,25 +5,12 @@
    quickly where eight bytes are left for each load and its numbers are short, and else byte by byte
    with a test at every one. */
 
+#include "batches.h"
 #include "functions.h"
 #include "records.h"
 #include "views.h"
 
-/* The rows of `FetchedBatches.table`. */
-enum {
-    START,
-    END,
-    BASE_OFFSET,
-    NEXT_OFFSET,
-    RECORD_COUNT,
-    ATTRIBUTES,
-    BASE_MS,
-    MAX_MS,
-    PRODUCER_ID,
-    CRC,
-    TABLE_ROWS
-};
-enum { LOG_APPEND_TIME_BIT = 0x08, LENGTH_PREFIX_BYTES = 12, BATCH_LENGTH_MIN = 49 };
+enum { LENGTH_PREFIX_BYTES = 12, BATCH_LENGTH_MIN = 49 };
 
 /* Fill the table as far as it reaches; count and position say where the walk ended. */
 static int walk(const uint8_t *data, int64_t size, int64_t *table, int64_t room, int64_t *count,
@@ -53,17 +40,7 @@ static int walk(const uint8_t *data, int64_t size, int64_t *table, int64_t room,
             return MALFORMED;
         }
         next_offset = base_offset + delta + 1;
-        int64_t *column = table + *count;
-        column[START * room] = *position;
-        column[END * room] = end;
-        column[BASE_OFFSET * room] = base_offset;
-        column[NEXT_OFFSET * room] = next_offset;
-        column[RECORD_COUNT * room] = (int32_t)load_be32(batch + 57);
-        column[ATTRIBUTES * room] = (int16_t)load_be16(batch + 21);
-        column[BASE_MS * room] = (int64_t)load_be64(batch + 27);
-        column[MAX_MS * room] = (int64_t)load_be64(batch + 35);
-        column[PRODUCER_ID * room] = (int64_t)load_be64(batch + 43);
-        column[CRC * room] = load_be32(batch + 17);
+        fill_column(table, room, *count, data, *position, end, base_offset);
         *position = end;
         (*count)++;
     }

@@ -55,6 +55,7 @@ NATIVE_FUNCTION(native_parse_produce);
 
 /* runs.c */
 NATIVE_FUNCTION(native_find_batches);
+NATIVE_FUNCTION(native_walk_run);
 
 /* scan.c */
 NATIVE_FUNCTION(native_scan);

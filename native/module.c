@@ -7,7 +7,7 @@
    commit.c     the columns of a Commit
    crc32c.c     checksums
    cut.c        batches cut from a run for a Fetch answer
-   fetched.c    the batches of a Fetch answer as columns
+   fetched.c    the batches of a Fetch answer as columns (batches.h has those of their headers)
    frames.c     frames of a connection
    gather.c     batches laid out as a WAL object
    judge.c      Commits whose batches go on where their streams stand
@@ -65,6 +65,7 @@ static PyMethodDef functions[] = {
     FUNCTION(merge_rows),
     FUNCTION(parse_produce),
     FUNCTION(find_batches),
+    FUNCTION(walk_run),
     FUNCTION(scan),
     FUNCTION(stable_order),
     FUNCTION(row_source),

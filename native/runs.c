@@ -1,10 +1,10 @@
 /* The batches of a run in a WAL object, each behind its length (`wal/layout.py`). */
 
+#include "batches.h"
 #include "functions.h"
-#include "rows.h"
 
 enum { LENGTH_BYTES = 4 };
-enum { START, END, OFFSET_COUNT, TABLE_ROWS };
+enum { RUN_START, RUN_END, RUN_OFFSET_COUNT, RUN_ROWS };
 
 /* The size of the batch behind its length at `position`, or 0 when what is there is none. */
 static int64_t batch_bytes(const uint8_t *data, int64_t position, int64_t end, bool verify) {
@@ -33,7 +33,7 @@ static PyObject *call_find_batches(PyObject *const *args, Buffers *buffers) {
     if (data == NULL || !read_int64s(args + 1, 3, numbers)) {
         return NULL;
     }
-    int64_t *table = buffers_rows(buffers, args[4], sizeof *table, true, TABLE_ROWS, &room);
+    int64_t *table = buffers_rows(buffers, args[4], sizeof *table, true, RUN_ROWS, &room);
     if (table == NULL) {
         return NULL;
     }
@@ -48,10 +48,11 @@ static PyObject *call_find_batches(PyObject *const *args, Buffers *buffers) {
             break;
         }
         const uint8_t *batch = data + position + LENGTH_BYTES;
-        table[START * room + count] = position + LENGTH_BYTES;
+        table[RUN_START * room + count] = position + LENGTH_BYTES;
         position += LENGTH_BYTES + size;
-        table[END * room + count] = position;
-        table[OFFSET_COUNT * room + count] = (int64_t)load_be32(batch + BATCH_LAST_DELTA_AT) + 1;
+        table[RUN_END * room + count] = position;
+        int64_t delta = load_be32(batch + BATCH_LAST_DELTA_AT);
+        table[RUN_OFFSET_COUNT * room + count] = delta + 1;
         count++;
     }
     end_allow_threads(state);
@@ -59,3 +60,34 @@ static PyObject *call_find_batches(PyObject *const *args, Buffers *buffers) {
 }
 
 KERNEL(find_batches, 5)
+
+/* walk_run(data, base_offset, table) -> (count, position)
+
+   The batches of a whole run, each one checked, with offsets that go on from `base_offset`. */
+static PyObject *call_walk_run(PyObject *const *args, Buffers *buffers) {
+    int64_t bytes, base_offset, room, count = 0, position = 0;
+    const uint8_t *data = buffers_bytes(buffers, args[0], &bytes);
+    if (data == NULL || !read_int64s(args + 1, 1, &base_offset)) {
+        return NULL;
+    }
+    int64_t *table = buffers_rows(buffers, args[2], sizeof *table, true, TABLE_ROWS, &room);
+    if (table == NULL) {
+        return NULL;
+    }
+    PyThreadState *state = allow_threads(bytes);
+    while (count < room && position < bytes) {
+        int64_t size = batch_bytes(data, position, bytes, true);
+        if (size == 0) {
+            break;
+        }
+        int64_t start = position + LENGTH_BYTES;
+        position = start + size;
+        fill_column(table, room, count, data, start, position, base_offset);
+        base_offset = table[NEXT_OFFSET * room + count];
+        count++;
+    }
+    end_allow_threads(state);
+    return Py_BuildValue("LL", count, position);
+}
+
+KERNEL(walk_run, 3)

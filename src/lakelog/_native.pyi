@@ -167,6 +167,10 @@ class Native(Protocol):
         """Fill in starts, ends and offset counts of batches that stand behind their lengths: how
         many, and the end or where the first begins that is wrong."""
 
+    def walk_run(self, data: Buffer, base_offset: int, table: Longs, /) -> tuple[int, int]:
+        """Fill the rows of `FetchedBatches.table` from a whole run, each batch checked: how many,
+        and the end or where the first begins that is wrong."""
+
     # scan.c
     def scan(
         self, data: Buffer, position: int, index: int, count: int, limits: Limits, /

@@ -23,7 +23,7 @@ from lakelog.records.build import NUMBERS, RecordBlock, write_in_python
 from lakelog.records.columns import PLACES, fill_headers_in_python, fill_views_in_numpy
 from lakelog.records.fetched_batches import TABLE_ROWS
 from lakelog.records.header import HEADER_BYTES, BatchError
-from lakelog.records.kernels import DONE
+from lakelog.records.kernels import DONE, crc32c
 from lakelog.records.ordering import (
     KEY_VIEWS,
     OFFSETS,
@@ -180,6 +180,25 @@ def fuzz_rows(chance: random.Random) -> None:
         return
 
 
+def fuzz_walk_run(chance: random.Random) -> None:
+    """Batches behind lengths that may be any, into tables that may be too small."""
+    data = bytearray()
+    for _ in range(chance.choice((0, 1, 3))):
+        batch = random_batch(chance)
+        batch[:8] = bytes(8)
+        batch[17:21] = crc32c(bytes(batch[21:])).to_bytes(4, "big")
+        data += len(batch).to_bytes(4, "big") + batch
+    if chance.random() < 0.7:
+        mutate(chance, data)
+    table = np.zeros((about(chance, TABLE_ROWS), chance.choice((0, 1, 9))), np.int64)
+    try:
+        count, position = native().walk_run(bytes(data), longs(chance, (1,), 1 << 40).item(), table)
+    except REFUSALS:
+        return
+    sizes = table[1, :count] - table[0, :count]
+    assert position == int(sizes.sum()) + 4 * count <= len(data)
+
+
 def random_source(chance: random.Random, index: int) -> Source:
     """A source that may say that it is sorted when it is not, and name rows that it has not."""
     count, rows = chance.choice((0, 1, 5, 30)), 30
@@ -323,6 +342,7 @@ TARGETS: dict[str, Callable[[random.Random], None]] = {
     "kernels.write": fuzz_write,
     "kernels.headers": fuzz_headers,
     "kernels.rows": fuzz_rows,
+    "kernels.run": fuzz_walk_run,
     "kernels.ordering": fuzz_ordering,
     "kernels.commit": fuzz_commit,
     "kernels.judge": fuzz_judge,

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 TARGETS = (
     *("records.scan", "records.columns", "records.batch", "records.fetched"),
-    *("kernels.places", "kernels.write", "kernels.headers", "kernels.rows", "kernels.ordering"),
+    *("kernels.places", "kernels.write", "kernels.headers", "kernels.rows", "kernels.run"),
+    "kernels.ordering",
     *("produce.requests", "produce.spans", "produce.answers", "produce.layout"),
 )
 FLAGS = (

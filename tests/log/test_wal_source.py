@@ -8,10 +8,14 @@ from tests.broker.data_stage import batch
 from tests.sides import both, side
 
 from lakelog.log.buffer import ObjectBuffer, Sealed, seal
-from lakelog.log.wal_source import verified_object, verified_run
+from lakelog.log.wal_source import verified_object, verified_run, walk_run
 from lakelog.model.failures import Corrupt
 from lakelog.model.ids import DomainId
 from lakelog.records.batch_rows import rows_of
+from lakelog.records.build import BatchOptions, Record, build_batch
+from lakelog.records.codecs import Codec
+from lakelog.records.fetched_batches import FetchedBatches
+from lakelog.records.header import parse_header
 from lakelog.wal.layout import PREFIX, make_wal_id
 
 WAL_ID = make_wal_id(1_700_000_000_000, bytes(range(10)))
@@ -74,13 +78,46 @@ def test_every_flipped_bit_of_a_part_is_noticed_but_for_the_leader_epoch(compile
     with side(compiled):
         for at in set(range(len(data))) - epochs:
             data[at] ^= 1 << at % 8
-            with pytest.raises(Corrupt):
-                verified_run(memoryview(data))
+            for read in (verified_run, walked):
+                with pytest.raises(Corrupt):
+                    read(memoryview(data))
             data[at] ^= 1 << at % 8
         for size in range(1, len(data)):
             if size != int(sealed.commit.byte_length[0]):
-                with pytest.raises(Corrupt):
-                    verified_run(memoryview(data)[:size])
+                for read in (verified_run, walked):
+                    with pytest.raises(Corrupt):
+                        read(memoryview(data)[:size])
+
+
+def walked(run: memoryview) -> FetchedBatches:
+    return walk_run(run, 7)
+
+
+@both
+@given(
+    sizes=st.lists(st.integers(0, 4), max_size=6),
+    codec=st.sampled_from(Codec),
+    base_offset=st.sampled_from((0, 5, (1 << 63) - 1_000)),
+)
+def test_the_batches_of_a_run_have_offsets_that_go_on(
+    sizes: list[int], codec: Codec, base_offset: int, compiled: bool
+) -> None:
+    options = BatchOptions(codec=codec, append_time_ms=9, producer_id=3, last_offset_delta=4)
+    batches = [build_batch([Record(b"k", b"v", 5)] * size, options) for size in sizes]
+    run = memoryview(b"".join(len(batch).to_bytes(4, "big") + batch for batch in batches))
+    with side(compiled):
+        found = walk_run(run, base_offset)
+    places = zip(found.starts.tolist(), found.ends.tolist(), strict=True)
+    assert [run[start:end] for start, end in places] == batches
+    assert found.next_offset(base_offset) == base_offset + 5 * len(batches)
+    assert found.base_offsets.tolist() == [base_offset + 5 * at for at in range(len(batches))]
+    headers = [parse_header(memoryview(batch)) for batch in batches]
+    assert found.record_counts.tolist() == sizes
+    assert found.attributes.tolist() == [header.attributes for header in headers]
+    assert found.base_timestamps_ms.tolist() == [header.base_timestamp_ms for header in headers]
+    assert found.max_timestamps_ms.tolist() == [header.max_timestamp_ms for header in headers]
+    assert found.producer_ids.tolist() == [header.producer_id for header in headers]
+    assert found.crcs.tolist() == [header.crc for header in headers]
 
 
 def test_an_object_under_another_id_is_refused() -> None:

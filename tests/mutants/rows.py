@@ -150,8 +150,8 @@ PLANTS: tuple[Plant, ...] = (
     plant(
         "a batch that cannot be read is kept and asked again",
         "records/table_rows.py",
-        "self._headers.pop(error.number)",
-        "self._headers[error.number]",
+        "self._numbers.pop(error.number)",
+        "self._numbers[error.number]",
         tests=("tests/records/test_table_rows.py",),
     ),
     plant(

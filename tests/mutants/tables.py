@@ -13,6 +13,20 @@ ROWS: tuple[Plant, ...] = (
         tests=DELETED,
     ),
     plant(
+        "a damaged batch of a run becomes rows",
+        "native/runs.c",
+        "        int64_t size = batch_bytes(data, position, bytes, true);\n",
+        "        int64_t size = batch_bytes(data, position, bytes, false);\n",
+        tests=("tests/log/test_wal_source.py",),
+    ),
+    plant(
+        "the rest of a run is dropped where enough is held",
+        "pipeline/files/build_file.py",
+        "        while first < end:\n",
+        "        if first < end:\n",
+        tests=("tests/pipeline/files",),
+    ),
+    plant(
         "a step does not say where the log begins",
         "pipeline/saga/steps.py",
         "return WriteFile(record, pieces, stream.log_start)",

@@ -83,6 +83,7 @@ WRONG: dict[str, tuple[str, tuple[Any, ...]]] = {
     "a null place": ("hash_places", (DATA, longs(1) - 1, longs(1), np.zeros(1, np.uint32))),
     "too few hashes": ("hash_places", (DATA, longs(1), longs(1), np.zeros(0, np.uint32))),
     "a table of nine rows": ("walk_batches", (DATA, longs(9, 4))),
+    "a run's table of three rows": ("walk_run", (DATA, 0, longs(3, 4))),
     "four columns": ("fill_rows", (DATA, longs(10, 1), 0, columns(2)[:4])),
     "columns of different lengths": (
         "fill_rows",

@@ -21,6 +21,7 @@ from tests.sides import both, side
 
 from lakelog.records.build import BatchOptions, Record, build_batch
 from lakelog.records.codecs import Codec
+from lakelog.records.fetched_batches import walk_batches
 from lakelog.records.header import HEADER_BYTES, parse_header
 from lakelog.records.table_batches import batches_from_rows, exact_timestamps_ms
 from lakelog.records.table_rows import RowBuilder, UnreadableBatchError, rows_from_batches
@@ -217,6 +218,23 @@ def test_batches_beside_one_that_cannot_be_read_are_kept(compiled: bool, bad: in
     assert rows["value"].to_pylist() == [b"v%d" % number for number in kept for _ in range(9)]
     assert builder.size_bytes == 0
     assert builder.take().num_rows == 0
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_batches_are_taken_until_so_much_is_held(codec: Codec) -> None:
+    options = [BatchOptions(codec=codec, base_offset=3 * number) for number in range(9)]
+    stored = [build_batch([Record(b"k", b"v" * 99)] * 3, option) for option in options]
+    data = memoryview(b"".join(stored))
+    batches = walk_batches(data)
+    builder = RowBuilder(partition=0, decompressed_bytes_max=ROOMY)
+    offsets, first, taken = [], 0, []
+    while first < len(batches):
+        part = batches.part(first, len(batches))
+        taken.append(builder.add_batches(data, part, bytes_max=1_000))
+        first += taken[-1]
+        offsets += builder.take()["offset"].to_pylist()
+    assert taken == [4, 4, 1]  # of a little more than 300 bytes each
+    assert offsets == list(range(27))
 
 
 @both

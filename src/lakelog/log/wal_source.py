@@ -21,6 +21,7 @@ from lakelog.model.failures import Corrupt, Unavailable
 from lakelog.model.ids import ByteRange, DomainId, WalId
 from lakelog.objects.port import ObjectStore
 from lakelog.records import kernels
+from lakelog.records.fetched_batches import TABLE_ROWS, FetchedBatches, header_table
 from lakelog.records.kernels import crc32c
 from lakelog.streams.objects import ObjectName, WalName
 from lakelog.telemetry import MetricsRegistry
@@ -215,6 +216,25 @@ def _run(data: memoryview, start: int, end: int, *, count_max: int, verify: bool
     batches = (verify_run if verify else split_run)(data[start:end])
     run = run_behind_lengths(data[start:end], batches)
     return Run(data, run.starts + start, run.ends + start, run.offset_counts, run.size_bytes)
+
+
+def walk_run(run: memoryview, base_offset: int) -> FetchedBatches:
+    """The batches of a run whose offsets begin there, each one checked; `Corrupt` if one is not."""
+    native = kernels.native
+    if native is not None:
+        table = np.empty((TABLE_ROWS, len(run) // BATCH_BYTES_MIN), np.int64)
+        count, position = native.walk_run(run, base_offset, table)
+        if position == len(run):
+            return FetchedBatches(table[:, :count].copy(), is_cut=False)
+    # The twin, which also says what is wrong.
+    batches = verify_run(run)
+    places = run_behind_lengths(run, batches)
+    table = header_table(batches)
+    table[0], table[1] = places.starts, places.ends
+    counts = table[3] - table[2]
+    table[3] = base_offset + np.cumsum(counts)
+    table[2] = table[3] - counts
+    return FetchedBatches(table, is_cut=False)
 
 
 async def _on_thread(work: Callable[..., ResultT], *arguments: Any) -> ResultT:

@@ -104,6 +104,10 @@ def decompress(codec: Codec, data: memoryview, bytes_max: int) -> memoryview:
     if codec is Codec.NONE:
         return data
     guess = min(max(_WHOLE_RATIO * len(data), PIECE_BYTES), _WHOLE_PIECE_BYTES)
+    if codec is Codec.LZ4 and len(data) <= _FEED_BYTES:
+        whole = _whole_lz4(data, guess)
+        if whole is not None and len(whole) <= bytes_max:
+            return whole
     return _joined(list(decompress_pieces(codec, data, bytes_max, piece_bytes=guess)))
 
 
@@ -188,6 +192,16 @@ def _lz4_pieces(data: memoryview, piece_bytes: int) -> Iterator[memoryview]:
     # Kafka reads one frame and looks no further; other consumers read on. Only one is safe.
     if position < len(data):
         raise DecompressionError("lz4: bytes after the end of the frame")
+
+
+def _whole_lz4(data: memoryview, bytes_max: int) -> memoryview | None:
+    """The output of an ordinary frame by one call; None where it takes more, or is wrong."""
+    context = lz4.frame.create_decompression_context()
+    try:
+        piece, read, ended = lz4.frame.decompress_chunk(context, data, max_length=bytes_max)
+    except RuntimeError:
+        return None
+    return memoryview(piece) if ended and read == len(data) else None
 
 
 def _decompress_snappy(data: memoryview, bytes_max: int) -> memoryview:

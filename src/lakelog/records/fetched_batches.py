@@ -5,6 +5,7 @@ What can be no log is refused here, before anybody moves on by it: a batch of an
 offsets that do not rise from batch to batch.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -184,19 +185,24 @@ def _walk(records: memoryview, native: "Native") -> "Longs":
 def walk_in_numpy(records: memoryview) -> "Longs":
     """The kernel's twin; raises where the kernel returns a verdict."""
     batches = split_batches(records)
-    headers = np.frombuffer(b"".join(batch[:HEADER_BYTES] for batch in batches), _HEADER)
-    table = np.empty((TABLE_ROWS, len(batches)), np.int64)
+    table = header_table(batches)
     sizes = np.fromiter(map(len, batches), np.int64, len(batches))
     table[1] = np.cumsum(sizes)
     table[0] = table[1] - sizes
-    base_offsets = headers["base_offset"].astype(np.int64)
-    deltas = headers["last_offset_delta"].astype(np.int64)
+    base_offsets, deltas = table[2], table[3] - table[2] - 1
     wrong = (base_offsets < 0) | (deltas < 0) | (base_offsets > INT64_MAX - 1 - deltas)
-    table[2] = base_offsets
-    table[3] = base_offsets + deltas + 1
     wrong[1:] |= table[2, 1:] < table[3, :-1]
     if wrong.any():
         raise MalformedBatchError(f"no batch of a log at byte {table[0, wrong.argmax()]}")
+    return table
+
+
+def header_table(batches: Sequence[memoryview]) -> "Longs":
+    """What the headers of these batches say, as in `FetchedBatches.table`; places are not set."""
+    headers = np.frombuffer(b"".join(batch[:HEADER_BYTES] for batch in batches), _HEADER)
+    table = np.empty((TABLE_ROWS, len(batches)), np.int64)
+    table[2] = headers["base_offset"]
+    table[3] = table[2] + headers["last_offset_delta"] + 1
     table[4] = headers["record_count"]
     table[5] = headers["attributes"]
     table[6] = headers["base_timestamp_ms"]

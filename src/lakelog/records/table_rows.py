@@ -9,7 +9,7 @@ different key once.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
@@ -20,11 +20,11 @@ from lakelog.records.fetched import (
     MalformedRecordsError,
     decode_sections,
 )
-from lakelog.records.fetched_batches import TABLE_ROWS
+from lakelog.records.fetched_batches import TABLE_ROWS, FetchedBatches
 from lakelog.records.header import (
+    CODEC_MASK,
     HEADER_BYTES,
     BatchError,
-    BatchHeader,
     MalformedBatchError,
     parse_header,
 )
@@ -46,6 +46,10 @@ _FIXED_BYTES: Final = 24
 """Partition, offset, timestamp and attributes."""
 
 _VARINT_BYTES_MAX: Final = 5
+
+_Numbers: TypeAlias = tuple[int, ...]
+"""Base offset, next offset, record count, attributes, base and max timestamp of a batch: in the
+order of `FetchedBatches.table`."""
 
 
 def row_bytes(rows: "pa.Table") -> "Longs":
@@ -95,7 +99,7 @@ class RowBuilder:
     def __init__(self, *, partition: int, decompressed_bytes_max: int) -> None:
         self._partition = partition
         self._decompressed_bytes_max = decompressed_bytes_max
-        self._headers: list[tuple[int, BatchHeader]] = []
+        self._numbers: list[_Numbers] = []
         self._sections: list[memoryview] = []
         self.size_bytes = 0
         """The decompressed records that are held."""
@@ -106,12 +110,34 @@ class RowBuilder:
         Raises for what cannot be decompressed; whether the records are any is seen in `take`.
         """
         header = parse_header(batch)
-        try:
-            section = _decompressed(header, batch, self._decompressed_bytes_max)
-        except BatchError as error:
-            raise _unreadable(base_offset, header, error) from error
-        if header.record_count or section:
-            self._headers.append((base_offset, header))
+        numbers = (
+            base_offset,
+            base_offset + header.last_offset_delta + 1,
+            header.record_count,
+            header.attributes,
+            header.base_timestamp_ms,
+            header.max_timestamp_ms,
+        )
+        self._add(numbers, batch[HEADER_BYTES:])
+
+    def add_batches(self, data: memoryview, batches: FetchedBatches, *, bytes_max: int) -> int:
+        """The same for these batches of `data`, until so much is held; returns how many it took."""
+        columns = batches.table[:8].tolist()
+        for taken, (start, end, *numbers) in enumerate(zip(*columns, strict=True), 1):
+            self._add(tuple(numbers), data[start + HEADER_BYTES : end])
+            if self.size_bytes >= bytes_max:
+                return taken
+        return len(batches)
+
+    def _add(self, numbers: _Numbers, section: memoryview) -> None:
+        codec = numbers[3] & CODEC_MASK
+        if codec != Codec.NONE:
+            try:
+                section = _decompressed(codec, section, self._decompressed_bytes_max)
+            except BatchError as error:
+                raise UnreadableBatchError(numbers[0], numbers[1], error) from error
+        if numbers[2] or section:
+            self._numbers.append(numbers)
             self._sections.append(section)
             self.size_bytes += len(section)
 
@@ -121,17 +147,20 @@ class RowBuilder:
         Where the records of a batch cannot be read it raises and holds that batch no more: another
         call gives the rows of the others.
         """
-        if not self._headers:
+        if not self._numbers:
             return table_schema(views=True).empty_table()
-        sections = _section_table(self._headers, self._sections)
+        sections = np.zeros((TABLE_ROWS, len(self._numbers)), np.int64)
+        sections[1] = np.cumsum([len(section) for section in self._sections])
+        sections[0, 1:] = sections[1, :-1]
+        sections[2:8] = np.array(self._numbers, np.int64).T
         data = memoryview(b"".join(self._sections))
         try:
             rows = _rising(decode_sections(data, sections, int(sections[2, 0])), sections)
         except MalformedRecordsError as error:
-            base_offset, header = self._headers.pop(error.number)
+            base_offset, end, *_ = self._numbers.pop(error.number)
             self.size_bytes -= len(self._sections.pop(error.number))
-            raise _unreadable(base_offset, header, error) from error
-        self._headers, self._sections, self.size_bytes = [], [], 0
+            raise UnreadableBatchError(base_offset, end, error) from error
+        self._numbers, self._sections, self.size_bytes = [], [], 0
         attributes = np.repeat(sections[5].astype(np.int32), sections[4])
         return _table(self._partition, rows, attributes)
 
@@ -146,35 +175,10 @@ def rows_from_batches(
     return builder.take()
 
 
-def _unreadable(base_offset: int, header: BatchHeader, error: BatchError) -> UnreadableBatchError:
-    return UnreadableBatchError(base_offset, base_offset + header.last_offset_delta + 1, error)
-
-
-def _decompressed(header: BatchHeader, batch: memoryview, bytes_max: int) -> memoryview:
-    if header.codec > Codec.ZSTD:
-        raise MalformedBatchError(f"unknown compression {header.codec}")
-    return decompress(Codec(header.codec), batch[HEADER_BYTES:], bytes_max)
-
-
-def _section_table(headers: list[tuple[int, BatchHeader]], sections: list[memoryview]) -> "Longs":
-    """What `decode_sections` reads of the batches, their records one behind the other."""
-    table = np.zeros((TABLE_ROWS, len(headers)), np.int64)
-    sizes = [len(section) for section in sections]
-    table[1] = np.cumsum(sizes)
-    table[0] = table[1] - sizes
-    numbers = [
-        (
-            base_offset,
-            base_offset + header.last_offset_delta + 1,
-            header.record_count,
-            header.attributes,
-            header.base_timestamp_ms,
-            header.max_timestamp_ms,
-        )
-        for base_offset, header in headers
-    ]
-    table[2:8] = np.array(numbers, np.int64).T
-    return table
+def _decompressed(codec: int, section: memoryview, bytes_max: int) -> memoryview:
+    if codec > Codec.ZSTD:
+        raise MalformedBatchError(f"unknown compression {codec}")
+    return decompress(Codec(codec), section, bytes_max)
 
 
 def _rising(rows: FetchedRows, sections: "Longs") -> FetchedRows:

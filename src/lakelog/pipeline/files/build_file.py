@@ -18,7 +18,7 @@ of a few MiB and a row group, not by the stream.
 from abc import ABC, abstractmethod
 from bisect import insort
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, BinaryIO, Final, TypeAlias, assert_never
+from typing import TYPE_CHECKING, BinaryIO, Final, NoReturn, TypeAlias, assert_never
 
 import numpy as np
 
@@ -29,7 +29,6 @@ from lakelog.pipeline.files.file_task import (
     SegmentInputs,
     TableInputs,
     WalInputs,
-    WalPiece,
     are_kept,
     unpack_offsets,
 )
@@ -44,6 +43,7 @@ from lakelog.pipeline.files.inputs import (
     run_in,
 )
 from lakelog.records.acceptance import DECOMPRESSED_BYTES_MAX
+from lakelog.records.fetched_batches import FetchedBatches
 from lakelog.records.header import parse_header
 from lakelog.records.segment_file import SegmentFacts, SegmentWriter
 from lakelog.records.table_file import TableFileWriter
@@ -117,15 +117,13 @@ class _SegmentBatches:
             file, created_ms=task.created_ms, index_interval_bytes=task.index_interval_bytes
         )
 
-    def add(self, piece: WalPiece, batches: list[memoryview]) -> int:
-        """Take in the batches of a piece; returns where they end."""
-        start = piece.start
-        while start < self._start and batches:  # in the first piece alone, if at all
-            end = start + parse_header(batches[0]).last_offset_delta + 1
-            if end > self._start:
-                break  # the range begins in this batch, which is kept whole
-            batches, start = batches[1:], end
-        return self._writer.add(batches, start)
+    def add(self, run: memoryview, batches: FetchedBatches) -> None:
+        """Take in the batches of a run, from the one on that the range begins in."""
+        places = zip(batches.starts.tolist(), batches.ends.tolist(), strict=True)
+        kept = [run[start:end] for start, end in places]
+        first = int(np.searchsorted(batches.next_offsets, self._start, side="right"))
+        if first < len(kept):
+            self._writer.add(kept[first:], int(batches.base_offsets[first]))
 
     def close(self) -> SegmentFacts:
         """Write what comes after the batches."""
@@ -171,14 +169,6 @@ class _BatchRows(ABC):
     def _refuse(self, error: UnreadableBatchError) -> None:
         """Decide about a batch that cannot be read: raise, or go on without it."""
 
-    def _add_batch(self, base_offset: int, batch: memoryview) -> None:
-        try:
-            self._builder.add(base_offset, batch)
-        except UnreadableBatchError as error:
-            self._refuse(error)
-        if self._builder.size_bytes >= ROWS_BYTES:
-            self._flush()
-
     def _flush(self) -> None:
         """Write the rows that are held; batches are kept whole, and rows of the range alone."""
         rows = self._take()
@@ -201,17 +191,21 @@ class _WalRows(_BatchRows):
         super().__init__(task, writer)
         self._inputs = inputs
 
-    def add(self, piece: WalPiece, batches: list[memoryview]) -> int:
-        """Take in the batches of a piece; returns where they end."""
-        base_offset = piece.start
-        for batch in batches:
-            end = base_offset + parse_header(batch).last_offset_delta + 1
-            if base_offset < self._end and end > self._first:
-                self._add_batch(base_offset, batch)
-            base_offset = end
-        return base_offset
+    def add(self, run: memoryview, batches: FetchedBatches) -> None:
+        """Take in the rows of a run; batches are added until so many are held as become rows."""
+        within = (batches.base_offsets < self._end) & (batches.next_offsets > self._first)
+        first, end = int(within.argmax()), int(within.sum())
+        end += first
+        while first < end:
+            part = batches.part(first, end)
+            try:
+                first += self._builder.add_batches(run, part, bytes_max=ROWS_BYTES)
+            except UnreadableBatchError as error:
+                self._refuse(error)
+            if self._builder.size_bytes >= ROWS_BYTES:
+                self._flush()
 
-    def _refuse(self, error: UnreadableBatchError) -> None:
+    def _refuse(self, error: UnreadableBatchError) -> NoReturn:
         start, end = error.base_offset, error.end
         piece = next(one for one in self._inputs.pieces if one.start <= start < one.end)
         key = piece_key(self._inputs.domain, piece)
@@ -231,7 +225,12 @@ class _SegmentRows(_BatchRows):
             header = parse_header(batch)
             if header.base_offset + header.last_offset_delta < self._first:
                 continue  # deleted: nobody has to be able to read it either
-            self._add_batch(header.base_offset, batch)
+            try:
+                self._builder.add(header.base_offset, batch)
+            except UnreadableBatchError as error:
+                self._refuse(error)
+            if self._builder.size_bytes >= ROWS_BYTES:
+                self._flush()
 
     def _refuse(self, error: UnreadableBatchError) -> None:
         insort(self.left_out, (error.base_offset, error.end))

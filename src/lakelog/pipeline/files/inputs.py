@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
 from lakelog.log.plan import coalesce, cut_out
+from lakelog.log.wal_source import walk_run
 from lakelog.model.failures import Corrupt, Failure, NotFound
 from lakelog.model.ids import ByteRange, DomainId, WalId
 from lakelog.objects.port import ObjectStore
@@ -28,6 +29,7 @@ from lakelog.pipeline.files.file_task import (
     WalInputs,
     WalPiece,
 )
+from lakelog.records.fetched_batches import FetchedBatches
 from lakelog.records.segment_file import (
     HEADER,
     SegmentMap,
@@ -37,7 +39,7 @@ from lakelog.records.segment_file import (
 )
 from lakelog.records.table_bytes import TAIL_BYTES, footer_bytes
 from lakelog.records.table_file import TableFile
-from lakelog.wal.layout import object_key, verify_run
+from lakelog.wal.layout import object_key
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,6 +51,10 @@ READ_BYTES: Final = 8 << 20
 
 Slice: TypeAlias = tuple[tuple[WalPiece, memoryview], ...]
 """Pieces with their bytes."""
+
+
+AddRun: TypeAlias = Callable[[memoryview, FetchedBatches], None]
+"""Takes in a run of WAL objects: its bytes, and the batches in them with their offsets."""
 
 
 class InputError(Exception):
@@ -93,11 +99,11 @@ def piece_key(domain: int, piece: WalPiece) -> str:
 async def feed_wal(
     objects: ObjectStore,
     inputs: WalInputs,
-    add: Callable[[WalPiece, list[memoryview]], int],
+    add: AddRun,
     *,
     pool: Executor | None,
 ) -> None:
-    """Give the batches of each piece to `add`, which returns the offset that they end at.
+    """Give the bytes of each piece and its batches to `add`.
 
     The next slice is read while `add` works in the pool.
     """
@@ -111,16 +117,18 @@ async def feed_wal(
         held = _second(*done)
 
 
-def _add_slice(domain: int, held: Slice, add: Callable[[WalPiece, list[memoryview]], int]) -> None:
+def _add_slice(domain: int, held: Slice, add: AddRun) -> None:
     for piece, run in held:
         key = piece_key(domain, piece)
         try:
-            end = add(piece, verify_run(run))
+            batches = walk_run(run, piece.start)
         except Corrupt as error:
             raise trouble_of(error, key, piece.start, piece.end) from error
+        end = batches.next_offset(piece.start)
         if end != piece.end:
             reason = f"the batches from {piece.start} on end at {end} and not {piece.end}"
             raise InputError(FailureKind.CORRUPT, reason, key, piece.start, piece.end)
+        add(run, batches)
 
 
 def _second(first: BaseException | None, second: BaseException | ResultT) -> ResultT:
