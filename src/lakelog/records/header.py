@@ -12,9 +12,9 @@ from struct import Struct
 from typing import Final
 
 import msgspec
-from crc32c import crc32c
 
 from lakelog.model.ids import LEADER_EPOCH
+from lakelog.records.kernels import crc32c
 
 HEADER_BYTES: Final = 61
 """The whole header; the records, perhaps compressed, follow it."""
