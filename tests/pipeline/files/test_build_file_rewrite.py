@@ -281,11 +281,7 @@ def test_a_store_that_fails_is_tried_again_later(objects: Failing) -> None:
     asyncio.run(scenario())
 
 
-def test_a_directory_that_is_not_there_is_an_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("lakelog.pipeline.files.run_task.SPOOLED_BYTES_MAX", 1)
-
+def test_a_directory_that_is_not_there_is_an_answer(tmp_path: Path) -> None:
     async def scenario() -> None:
         objects = MemoryObjectStore(SystemClock())
         piece = await put_file(objects, numbered(0), start=0, end=1)

@@ -187,9 +187,7 @@ def test_damage_and_loss_name_the_segment() -> None:
     run(scenario)
 
 
-def test_a_store_or_a_disk_that_fails_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lakelog.pipeline.files.run_task.SPOOLED_BYTES_MAX", 1)
-
+def test_a_store_or_a_disk_that_fails_is_an_answer() -> None:
     async def scenario(cluster: MemoryCluster) -> None:
         node = await created(cluster, 1)
         await node.log.append([1], [batch(b"a")], deadline_s=cluster.soon())

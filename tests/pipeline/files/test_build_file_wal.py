@@ -214,7 +214,6 @@ def test_a_pool_small_slices_and_small_rows_make_the_same_file(
         expected = bytes(await cluster.objects.get(task.key))
         monkeypatch.setattr(inputs, "READ_BYTES", 300)
         monkeypatch.setattr(build_file, "ROWS_BYTES", 100)
-        monkeypatch.setattr("lakelog.pipeline.files.run_task.SPOOLED_BYTES_MAX", 1)
         with ThreadPoolExecutor(1) as pool:
             assert await run_task(cluster.objects, task, pool=pool) == whole
         assert bytes(await cluster.objects.get(task.key)) == expected
@@ -302,11 +301,7 @@ class Failing(MemoryObjectStore):
 
 
 @OUTPUTS
-def test_a_store_or_a_disk_that_fails_is_an_answer(
-    output: FileKind, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("lakelog.pipeline.files.run_task.SPOOLED_BYTES_MAX", 1)
-
+def test_a_store_or_a_disk_that_fails_is_an_answer(output: FileKind) -> None:
     async def scenario(cluster: MemoryCluster) -> None:
         node = await filled(cluster, 1)
         task = wal_task(node, 1, output)

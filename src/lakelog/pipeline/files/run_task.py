@@ -1,9 +1,9 @@
 """Runs a task: its worker builds a temporary file, which becomes one object, or an answer why not.
 
-An object is complete or not there, so a file is built elsewhere, in memory if it is small, and put
-whole. What a worker raises for its input, and what store and disk refuse, is an answer: the tasks
-beside it go on. Workers are imported with the first of their tasks: a driver, which has its tasks
-run elsewhere, does without them.
+An object is complete or not there, so a file is built elsewhere and put whole. What a worker raises
+for its input, and what store and disk refuse, is an answer: the tasks beside it go on. Workers are
+imported with the first of their tasks: a driver, which has its tasks run elsewhere, does without
+them.
 
 `InlineEngine` runs tasks and scans in this process: for tests, the simulation and small systems.
 """
@@ -12,8 +12,7 @@ import asyncio
 import mmap
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from tempfile import SpooledTemporaryFile
-from typing import BinaryIO, Final, cast
+from tempfile import TemporaryFile
 
 from lakelog.model.failures import Failure
 from lakelog.objects.port import ObjectStore
@@ -28,9 +27,6 @@ from lakelog.pipeline.files.inputs import InputError
 from lakelog.pipeline.maintenance.key_scan import ScanAnswer, scan
 from lakelog.pipeline.maintenance.log_compaction import CleaningPlan
 from lakelog.pipeline.options import together
-
-SPOOLED_BYTES_MAX: Final = 1 << 20
-"""A file up to this size never becomes one of the disk."""
 
 
 async def run_task(
@@ -47,10 +43,12 @@ async def run_task(
     from lakelog.pipeline.files.build_file import build_file  # noqa: PLC0415 - a driver does without
 
     try:
-        with SpooledTemporaryFile(SPOOLED_BYTES_MAX, dir=directory) as file:
-            binary = cast("BinaryIO", file)  # which the stubs call it not
-            facts, left_out = await build_file(objects, task, binary, pool)
-            await objects.put(task.key, [_content(file, facts.size_bytes)])
+        with TemporaryFile(dir=directory) as file:
+            facts, left_out = await build_file(objects, task, file, pool)
+            file.flush()
+            # Not closed here: a store that was cancelled may still read it.
+            content = mmap.mmap(file.fileno(), facts.size_bytes, access=mmap.ACCESS_READ)
+            await objects.put(task.key, [memoryview(content)])
     except InputError as error:
         return error.answer(task.task_id, task.attempt)
     except Failure as error:
@@ -58,14 +56,6 @@ async def run_task(
     except OSError as error:
         return _unavailable(task, "", f"the temporary file: {error}")
     return FileResult(task.task_id, task.attempt, task.key, facts, task.input_bytes, left_out)
-
-
-def _content(file: "SpooledTemporaryFile[bytes]", size_bytes: int) -> memoryview:
-    file.seek(0)
-    if size_bytes <= SPOOLED_BYTES_MAX:
-        return memoryview(file.read())
-    # Not closed here: a store that was cancelled may still read it.
-    return memoryview(mmap.mmap(file.fileno(), size_bytes, access=mmap.ACCESS_READ))
 
 
 def _unavailable(task: FileTask, key: str, reason: str) -> FileFailure:
