@@ -122,27 +122,17 @@ class MemoryLog:
         self.catch_up()
 
     def hand_over(
-        self,
-        streams: Sequence[int],
-        batches: Sequence[AcceptedBatch],
-        *,
-        deadline_s: float,
-        settle: Settle,
-    ) -> None:
-        assert deadline_s > 0
-        self.deadlines_s += [deadline_s] * len(streams)
-        self.held.append((list(streams), list(batches), settle))
-        if self.commit_at_once:
-            self.commit_held()
-
-    def hand_over_rows(
         self, batches: BatchRows, *, deadline_s: float, settle: Settle, requests: int = 1
     ) -> None:
-        """The same for rows, each made the batch that it stands for."""
+        """Hold the batches that these rows stand for."""
+        assert deadline_s > 0
         assert 0 < requests <= len(batches)
+        self.deadlines_s += [deadline_s] * len(batches)
         streams = batches.column(BatchColumn.STREAM).tolist()
         made = [batch_of(batches, row) for row in batches.rows.tolist()]
-        self.hand_over(streams, made, deadline_s=deadline_s, settle=settle)
+        self.held.append((streams, made, settle))
+        if self.commit_at_once:
+            self.commit_held()
 
     def has_room(self, size_bytes: int) -> bool:
         assert size_bytes > 0

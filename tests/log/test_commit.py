@@ -84,7 +84,8 @@ def test_a_request_of_too_many_batches_for_one_object_is_told_once_and_in_order(
         first = node.log.append([1, 2, 1], numbered(3), deadline_s=cluster.soon())
         told: list[Settled] = []
         streams = [2, 1] * 10
-        node.log.hand_over(streams, numbered(20), deadline_s=cluster.soon(), settle=told.append)
+        rows = rows_of(streams, numbered(20))
+        node.log.hand_over(rows, deadline_s=cluster.soon(), settle=told.append)
         last = node.log.append([2], numbered(1), deadline_s=cluster.soon())
         assert (await first).offsets == [0, 0, 1]
         assert (await last).offsets == [11]

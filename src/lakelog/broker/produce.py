@@ -37,6 +37,7 @@ from lakelog.log.values import Appended, Settled
 from lakelog.model.errors import ErrorCode
 from lakelog.model.failures import Failure
 from lakelog.records.acceptance import AcceptedBatch, RejectedBatch, inspect
+from lakelog.records.batch_rows import rows_of
 from lakelog.records.header import is_transactional
 from lakelog.wire.apis import ApiKey
 from lakelog.wire.messages.produce import (
@@ -218,7 +219,8 @@ class _Production:
         try:
             if not log.has_room(size_bytes):
                 await log.room(size_bytes, deadline_s=self.deadline_s)
-            log.hand_over(self.streams, self.batches, deadline_s=self.deadline_s, settle=settle)
+            rows = rows_of(self.streams, self.batches)
+            log.hand_over(rows, deadline_s=self.deadline_s, settle=settle)
         except Failure as failure:  # before the hand-over: certainly nothing was written
             return self.answer(failure)
         self.broker.metrics.produced_bytes.inc(size_bytes)

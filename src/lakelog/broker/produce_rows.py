@@ -134,7 +134,7 @@ class ProduceRows:
 
     def hand_over(self, plain: PlainRequests, *, arrived_s: float, settle: "Settle") -> None:
         """Take the next places in the log for these requests; `settle` hears the outcome."""
-        self._broker.log.hand_over_rows(
+        self._broker.log.hand_over(
             plain.batches,
             deadline_s=arrived_s + plain.timeout_ms / 1000,
             settle=settle,

@@ -178,24 +178,14 @@ class Log:
         Where only some of the batches failed, its result says which.
         """
         outcome: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
-        self.hand_over(streams, batches, deadline_s=deadline_s, settle=partial(_settle, outcome))
+        rows = rows_of(streams, batches)
+        self.hand_over(rows, deadline_s=deadline_s, settle=partial(_settle, outcome))
         return outcome
 
     def hand_over(
-        self,
-        streams: Sequence[int],
-        batches: Sequence[AcceptedBatch],
-        *,
-        deadline_s: float,
-        settle: Settle,
-    ) -> None:
-        """The same without a future: `settle` is called with the outcome, once."""
-        self.hand_over_rows(rows_of(streams, batches), deadline_s=deadline_s, settle=settle)
-
-    def hand_over_rows(
         self, batches: BatchRows, *, deadline_s: float, settle: Settle, requests: int = 1
     ) -> None:
-        """The same for batches that are rows already, of so many requests."""
+        """The same for so many requests: `settle` is called with their outcome, once."""
         if len(self._committers) == 1:
             self._committers[0].hand_over(
                 batches, deadline_s=deadline_s, settle=settle, requests=requests
