@@ -175,10 +175,6 @@ class MemoryLog:
             made.append(fetched)
         return made
 
-    @property
-    def is_watched(self) -> bool:
-        return bool(self.board)
-
     def watch(self, streams: Sequence[int]) -> FetchWaiter:
         return FetchWaiter(self.board, streams)
 

@@ -7,7 +7,6 @@ from tests.broker.data_requests import (
     commit,
     fetch,
     fetched,
-    fetching,
     one,
     record_bytes,
     rows,
@@ -19,7 +18,6 @@ from tests.broker.data_stage import DataStage, MemoryLog, batch, topic_id
 from lakelog.broker import fetch_read
 from lakelog.broker.fetch import (
     ANSWER_BYTES,
-    ANSWER_BYTES_BESIDE_WAITING,
     RESPONSE_BYTES_MAX,
 )
 from lakelog.broker.fetch_sessions import records_bytes
@@ -113,7 +111,7 @@ def test_the_brokers_own_cap_bounds_what_a_client_may_ask_for() -> None:
     assert set(log.budgets) == {RESPONSE_BYTES_MAX}
 
 
-def test_answers_are_smaller_while_somebody_waits_but_never_less_than_was_waited_for() -> None:
+def test_an_answer_is_bounded_but_never_less_than_was_waited_for() -> None:
     log = NotingLog()
     stage = DataStage(log=log)
     stage.topic("t", 2)
@@ -127,14 +125,6 @@ def test_answers_are_smaller_while_somebody_waits_but_never_less_than_was_waited
     assert budgets(1) == {ANSWER_BYTES}
     assert budgets(20 << 20) == {20 << 20}
     assert budgets(1, max_bytes=1000) == {1000}
-
-    async def beside_a_waiting_one() -> None:
-        with log.watch([2]):
-            await fetching(stage, fetch(("t", [(0, 0)]), max_bytes=50 << 20))
-
-    log.budgets.clear()
-    run(beside_a_waiting_one)
-    assert set(log.budgets) == {ANSWER_BYTES_BESIDE_WAITING}
 
 
 def test_what_is_read_in_parts_is_one_answer_within_one_budget(

@@ -131,10 +131,10 @@ LOOP: tuple[Plant, ...] = (
         tests=TURNS,
     ),
     plant(
-        "answers are as large beside those who wait",
+        "an answer is as large as any client takes",
         "broker/fetch.py",
-        "ANSWER_BYTES_BESIDE_WAITING if broker.log.is_watched else ANSWER_BYTES",
-        "ANSWER_BYTES",
+        "max(ANSWER_BYTES, request.min_bytes)",
+        "RESPONSE_BYTES_MAX",
         tests=("tests/broker/test_fetch.py",),
     ),
     plant(

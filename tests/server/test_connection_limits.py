@@ -1,6 +1,7 @@
 """Every limit of the Kafka port, reached over real sockets, on both loops."""
 
 import asyncio
+import socket
 
 import pytest
 from tests.server.port_stub import (
@@ -18,6 +19,7 @@ from tests.server.port_stub import (
 )
 
 from lakelog.broker.call import Answer, Call, Later
+from lakelog.server.connection import ClientConnection
 from lakelog.server.options import ServerOptions
 
 both_loops = pytest.mark.parametrize("loop", LOOPS)
@@ -229,3 +231,22 @@ def test_options_that_make_no_sense_are_refused() -> None:
         ServerOptions(idle_timeout_s=0)
     with pytest.raises(ValueError, match="must not be greater than total_bytes_max"):
         ServerOptions(connection_bytes_max=2, total_bytes_max=1)
+
+
+@both_loops
+def test_the_system_takes_no_more_of_an_answer_at_once_than_was_set(loop: str) -> None:
+    async def scenario() -> None:
+        buffer_bytes = 16 * 1024
+        async with port(echo, ServerOptions(send_buffer_bytes=buffer_bytes)) as (listener, address):
+            talk = await Talk.open(address)
+            talk.send(request(1))
+            await talk.receive()
+            (connection,) = listener._port.connections
+            assert isinstance(connection, ClientConnection)
+            assert connection._transport is not None
+            taken: socket.socket = connection._transport.get_extra_info("socket")
+            found_bytes = taken.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+            await talk.close()
+        assert found_bytes <= 2 * buffer_bytes  # Linux counts what it needs itself, too
+
+    run(loop, scenario())

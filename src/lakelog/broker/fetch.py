@@ -51,13 +51,6 @@ ANSWER_BYTES: Final = 8 << 20
 """What one answer holds, unless the client waits for more: one who catches up asks again at once.
 Measured: more saves no CPU, and pushes what was read for the next answer out of memory."""
 
-ANSWER_BYTES_BESIDE_WAITING: Final = 2 << 20
-"""The same while others wait for records at the end of the log. The system copies an answer into
-the socket in one turn of the loop, 2 ms for 4 MiB, and with all that they want stands in line.
-Measured on a
-busy machine: a tail's p99 beside a catch-up was 1.2 to 4.4 times that alone, in the middle 1.6, and
-mostly 4 to 7 times with answers of 16 MiB; the reader's cost grows by an eighth."""
-
 WAIT_MS_MAX: Final = 300_000
 """Nobody is parked for longer, whatever he asks for; an early answer is always allowed."""
 
@@ -134,9 +127,8 @@ class _Fetch:
         self._version = call.version
         self._arrived_s = call.arrived_s
         self._in_full = not isinstance(context, Incremental)
-        answer_bytes = ANSWER_BYTES_BESIDE_WAITING if broker.log.is_watched else ANSWER_BYTES
         limit = min(request.max_bytes, RESPONSE_BYTES_MAX)
-        self._bytes_max = max(0, min(limit, max(answer_bytes, request.min_bytes)))
+        self._bytes_max = max(0, min(limit, max(ANSWER_BYTES, request.min_bytes)))
         self._min_bytes = min(request.min_bytes, self._bytes_max)
         wait_ms = min(max(request.max_wait_ms, 0), WAIT_MS_MAX)
         self.deadline_s = call.arrived_s + wait_ms / 1000

@@ -113,7 +113,7 @@ def _whole(joined: Appended) -> Settled:
     return failures[0] if alike and len(failures) == len(joined.verdicts) else joined
 
 
-OBJECTS_REMEMBERED: Final = 16
+OBJECTS_REMEMBERED: Final = 8
 """For so many objects, and up to twice as many, it is remembered how many requests there were."""
 
 

@@ -253,11 +253,6 @@ class Log:
             bytes_max = max(0, bytes_max - fetched[-1].size_bytes)
         return fetched
 
-    @property
-    def is_watched(self) -> bool:
-        """Whether somebody waits for a stream to change."""
-        return bool(self._board)
-
     def watch(self, streams: Sequence[int]) -> FetchWaiter:
         """A watch that hears of every change of these streams while it is entered."""
         return FetchWaiter(self._board, streams)

@@ -69,6 +69,9 @@ class Listener:
             self._socket = bind(address)
         except OSError as error:
             raise refusal(address, error) from None
+        # Connections inherit it, where it is set before they are there.
+        buffer_bytes = self._options.send_buffer_bytes
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer_bytes)
         return Address(address.host, int(self._socket.getsockname()[1]))
 
     async def serve(self) -> None:

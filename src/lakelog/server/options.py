@@ -96,6 +96,10 @@ class ServerOptions:
     """How much of each thing the Kafka port takes before it makes clients wait or go.
 
     A limit on bytes or requests makes the port stop reading; TCP then makes the client wait.
+    What a socket's buffer has room for is copied into it in one turn of the loop: 2 ms for 4 MiB,
+    which is what a system gives a quick client by itself. Measured beside a catch-up of 1.5 GB/s:
+    p50 of a tail 4.4 ms with 128 KiB and 6.3 without, p99 9.5 and 15. For clients that are far away
+    a larger one is quicker: so much is on the way in each round trip.
     """
 
     connections_max: int = 20_000
@@ -104,6 +108,7 @@ class ServerOptions:
     connection_bytes_max: int = 32 * MIB  # of such requests; one larger request alone still passes
     total_bytes_max: int = 512 * MIB  # the same over all connections, half-sent requests included
     address_share_max: float = 0.25  # of the total, for half-sent requests from one address
+    send_buffer_bytes: int = 128 * KIB  # of a socket, as Kafka's `socket.send.buffer.bytes`
     unsent_bytes_max: int = 1 * MIB  # answers that a client does not read; then its requests wait
     idle_timeout_s: float = 600.0  # without a request, or without reading what it asked for
     frame_timeout_s: float = 60.0  # a half-sent request keeps the least rate over each such time
