@@ -176,3 +176,12 @@ def test_only_events_of_level_2_need_level_2() -> None:
     assert needed_level(kind for kind in Kind if kind < Kind.WRITE) == 1
     assert needed_level([Kind.COMMIT, Kind.WRITE]) == 2
     assert needed_level([Kind.EXPIRE_WRITES]) == 2
+
+
+def test_a_copy_with_other_columns_is_encoded_by_those() -> None:
+    _, body = encode_event(GOOD)
+    packed = body[len(body) - 3 * COMMIT_BATCH_BYTES :]
+    made = Commit.unpacked(GOOD.wal_id, GOOD.zone, GOOD.size_bytes, 3, packed)
+    assert encode_event(made) == encode_event(GOOD)
+    moved = replace(made, max_timestamp=made.max_timestamp + 1)
+    assert repr(round_trip(moved)) == repr(moved)

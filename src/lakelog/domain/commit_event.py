@@ -68,14 +68,17 @@ class Commit:
     producer: npt.NDArray[np.int64]
     epoch: npt.NDArray[np.int16]
     sequence: npt.NDArray[np.int32]
-    packed: bytes | None = field(default=None, repr=False, compare=False)
+    packed: bytes | None = field(default=None, init=False, repr=False, compare=False)
 
     @classmethod
     def unpacked(cls, wal_id: WalId, zone: str, size_bytes: int, count: int, packed: bytes) -> Self:
         """The Commit of so many batches with these columns."""
         view = memoryview(packed)
         columns = _unpacked(view, count, has_producers=len(view) == count * COMMIT_BATCH_BYTES)
-        return cls(wal_id, zone, size_bytes, **columns, packed=packed)
+        made = cls(wal_id, zone, size_bytes, **columns)
+        # Set here alone: a copy with other columns must not keep the bytes of these.
+        object.__setattr__(made, "packed", packed)
+        return made
 
     @property
     def columns(self) -> tuple[npt.NDArray[Any], ...]:
@@ -133,7 +136,7 @@ def decode_commit(data: memoryview) -> Commit:
     place = _COMMIT.size + zone_length
     zone = str(data[_COMMIT.size : place], "utf-8")
     columns = _unpacked(data[place:], count, has_producers=bool(has_producers))
-    event = Commit(WalId(wal_id), zone, size_bytes, **columns, packed=None)
+    event = Commit(WalId(wal_id), zone, size_bytes, **columns)
     native = kernels.native
     if native is None or not native.is_sound_commit(event.columns, size_bytes):
         check_commit(event)  # the twin, which also says what is wrong
