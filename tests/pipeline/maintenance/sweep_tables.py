@@ -197,19 +197,19 @@ class OnlyNames:
     """The part of `LogIndex` that nobody asks for here."""
 
     async def cluster_id(self) -> str:
-        raise NotImplementedError
+        raise AssertionError("nobody asks for this here")
 
     async def backlog(self, streams: Sequence[int]) -> Mapping[int, StreamIndex]:
-        raise NotImplementedError
+        raise AssertionError("nobody asks for this here")
 
     async def columns(self, streams: Sequence[int]) -> Mapping[int, StreamIndex]:
-        raise NotImplementedError
+        raise AssertionError("nobody asks for this here")
 
     async def views(self, ranges: Sequence[StreamRange]) -> Sequence[StreamView | None]:
-        raise NotImplementedError
+        raise AssertionError("nobody asks for this here")
 
     async def swap(self, swap: Swap) -> Swapped:
-        raise NotImplementedError
+        raise AssertionError("nobody asks for this here")
 
 
 def topic_view(name: str, topic_id: TopicId, *streams: int, retention_ms: int = -1) -> IndexedTopic:

@@ -1,17 +1,14 @@
 """Histories of snapshots end with their topics, and what is too old goes."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from tests.pipeline.maintenance.sweep_tables import topic_view
+from tests.pipeline.maintenance.sweep_tables import OnlyNames, topic_view
 
 from lakelog.catalog.history import SnapshotHistory
 from lakelog.catalog.port import SnapshotView
-from lakelog.domain.events import Swap
-from lakelog.domain.state import Swapped
-from lakelog.index.entries import StreamIndex
-from lakelog.index.ports import IndexedTopic, StreamRange, StreamView
+from lakelog.index.ports import IndexedTopic
 from lakelog.meta import keys
 from lakelog.meta.memory import MemoryMetadataStore
 from lakelog.model.ids import TopicId
@@ -35,31 +32,16 @@ class Watch:
 
 
 @dataclass
-class Topics:
+class Topics(OnlyNames):
     """An index that knows topics alone."""
 
     found: list[IndexedTopic] = field(default_factory=list)
 
-    async def cluster_id(self) -> str:
-        raise NotImplementedError
-
     async def topics(self) -> Sequence[IndexedTopic]:
         return list(self.found)
 
-    async def backlog(self, streams: Sequence[int]) -> Mapping[int, StreamIndex]:
-        raise NotImplementedError
-
-    async def columns(self, streams: Sequence[int]) -> Mapping[int, StreamIndex]:
-        raise NotImplementedError
-
-    async def views(self, ranges: Sequence[StreamRange]) -> Sequence[StreamView | None]:
-        raise NotImplementedError
-
-    async def swap(self, swap: Swap) -> Swapped:
-        raise NotImplementedError
-
     async def named_files(self) -> frozenset[str]:
-        raise NotImplementedError
+        raise AssertionError("nobody asks for this here")
 
 
 class Histories:
