@@ -19,7 +19,7 @@ from lakelog.broker.api import dispatch
 from lakelog.broker.call import Answer, Broker, BrokerOptions, Call, Later
 from lakelog.broker.fetch_sessions import FetchSessions
 from lakelog.broker.loop_turn import LoopTurn
-from lakelog.broker.prepared_commits import PreparedCommits
+from lakelog.broker.offset_commit_template import CommitTemplateTable
 from lakelog.clock import SeededEntropy
 from lakelog.coordinator.options import GroupOptions
 from lakelog.meta.memory import MemoryMetadataStore
@@ -97,7 +97,7 @@ class AdminStage:
             options=self.options,
             fetch_sessions=FetchSessions(entropy),
             loop_turn=LoopTurn(self.clock),
-            prepared_commits=PreparedCommits(),
+            offset_commit_templates=CommitTemplateTable(),
         )
         return Scene(broker, log, steps)
 

@@ -12,7 +12,7 @@ from tests.broker.memory_groups import MemoryGroups
 from lakelog.broker.api import dispatch
 from lakelog.broker.call import Answer, Broker, Call, EncodedAnswer, Later
 from lakelog.broker.loop_turn import LoopTurn
-from lakelog.broker.prepared_commits import PreparedCommits
+from lakelog.broker.offset_commit_template import CommitTemplateTable
 from lakelog.model.ids import BrokerId, TopicId
 from lakelog.topics.routing import BrokerNode, RoutingView, views, zone_of
 from lakelog.topics.settings import settings
@@ -53,7 +53,7 @@ class GroupStage:
     client_id: str | None = "probe"
     groups: MemoryGroups = field(init=False)
     loop_turn: LoopTurn = field(init=False)
-    prepared_commits: PreparedCommits = field(default_factory=PreparedCommits)
+    offset_commit_templates: CommitTemplateTable = field(default_factory=CommitTemplateTable)
 
     def __post_init__(self) -> None:
         self.groups = MemoryGroups(domains=self.cluster.domains)

@@ -9,7 +9,7 @@ from tests.broker.offset_requests import commit_request, offset
 
 from lakelog.broker.api import dispatch
 from lakelog.broker.call import Call, CloseConnection, EncodedAnswer
-from lakelog.broker.prepared_commits import CONNECTIONS_MAX, PreparedCommits
+from lakelog.broker.offset_commit_template import CONNECTIONS_MAX, CommitTemplateTable
 from lakelog.groups.events import CommitOffsets
 from lakelog.server.answers import encoded
 from lakelog.wire.apis import ApiKey
@@ -110,7 +110,7 @@ def test_both_ways_answer_and_keep_the_same(seed: int) -> None:
                 partitions, made = chance.choice((1, 3)), chance.choice((1, 2))
                 for stage in (prepared, ordinary):
                     stage.topic("t", partitions, made=made)
-            ordinary.prepared_commits = PreparedCommits()
+            ordinary.offset_commit_templates = CommitTemplateTable()
             found = []
             for stage in (prepared, ordinary):
                 call = replace(stage.call(version, len(body)), connection=connection)
@@ -119,7 +119,7 @@ def test_both_ways_answer_and_keep_the_same(seed: int) -> None:
                 except (ProtocolError, CloseConnection) as reason:
                     found.append(repr(reason).encode())
             assert found[0] == found[1], (version, body.hex())
-            known = prepared.prepared_commits.prepared_for(connection)
+            known = prepared.offset_commit_templates.template_for(connection)
             taken_quickly += known is not None and known.find(memoryview(body), version) is not None
         assert prepared.groups.taken == ordinary.groups.taken
         assert taken_quickly > 20
@@ -149,29 +149,29 @@ def test_a_topic_that_is_gone_or_made_anew_is_looked_up_each_time() -> None:
     run(scenario())
 
 
-def test_topics_in_turn_are_never_prepared() -> None:
+def test_topics_in_turn_make_no_template() -> None:
     async def scenario() -> None:
         stage = staged()
         for number in range(10):
             request = commit_request(offset(0, number), topic="tu"[number % 2])
             await stage.ask(request, OffsetCommitResponse, 9)
-            assert stage.prepared_commits.prepared_for(1) is None
+            assert stage.offset_commit_templates.template_for(1) is None
 
     run(scenario())
 
 
 def test_only_so_many_connections_are_remembered_and_no_large_request() -> None:
     async def scenario() -> None:
-        stage, commits = staged(), PreparedCommits()
+        stage, commits = staged(), CommitTemplateTable()
         request = commit_request(offset(0, 1))
         for connection in range(CONNECTIONS_MAX + 5):
             call = replace(stage.call(9), connection=connection)
             commits.see(call, request)
             commits.see(call, request)
         assert len(commits) == CONNECTIONS_MAX
-        assert commits.prepared_for(4) is None
-        assert commits.prepared_for(5) is not None
-        large = PreparedCommits()
+        assert commits.template_for(4) is None
+        assert commits.template_for(5) is not None
+        large = CommitTemplateTable()
         large.see(stage.call(9, request_bytes=2_000), request)
         assert len(large) == 0
 

@@ -8,7 +8,7 @@ from tests.memory_cluster import MemoryCluster
 from lakelog.broker.call import Answer, Broker, BrokerOptions, Call, Later
 from lakelog.broker.fetch_sessions import FetchSessions
 from lakelog.broker.loop_turn import LoopTurn
-from lakelog.broker.prepared_commits import PreparedCommits
+from lakelog.broker.offset_commit_template import CommitTemplateTable
 from lakelog.clock import SeededEntropy
 from lakelog.coordinator.coordinator import GroupCoordinator
 from lakelog.coordinator.options import GroupOptions
@@ -65,7 +65,7 @@ async def whole_broker(
             options=BrokerOptions(),
             fetch_sessions=FetchSessions(entropy),
             loop_turn=LoopTurn(clock),
-            prepared_commits=PreparedCommits(),
+            offset_commit_templates=CommitTemplateTable(),
         )
     finally:
         await groups.close()

@@ -139,32 +139,32 @@ SHELL: tuple[Plant, ...] = (
     ),
 )
 
-OF_PREPARED = ("tests/broker/test_prepared_commits.py",)
+OF_PREPARED = ("tests/broker/test_offset_commit_template.py",)
 PREPARED: tuple[Plant, ...] = (
     plant(
-        "a prepared commit takes the bytes of another version",
-        "broker/prepared_commits.py",
+        "a template takes the bytes of another version",
+        "broker/offset_commit_template.py",
         " or version != self.like[0]",
         "",
         tests=OF_PREPARED,
     ),
     plant(
-        "what stands behind the offset of a prepared commit may be anything",
-        "broker/prepared_commits.py",
+        "what stands behind the offset in a template may be anything",
+        "broker/offset_commit_template.py",
         " and found.endswith(self.after)",
         "",
         tests=OF_PREPARED,
     ),
     plant(
-        "a prepared commit may name a partition that its topic lacks",
-        "broker/prepared_commits.py",
+        "a repeated commit may name a partition that its topic lacks",
+        "broker/offset_commit_template.py",
         " or not 0 <= partition < topic.partition_count",
         "",
         tests=OF_PREPARED,
     ),
     plant(
-        "a commit that differs from the last one is prepared",
-        "broker/prepared_commits.py",
+        "a commit that differs from the last one makes a template",
+        "broker/offset_commit_template.py",
         "if known.pop(call.connection, None) == like:",
         "if known.pop(call.connection, None) is not None:",
         tests=OF_PREPARED,

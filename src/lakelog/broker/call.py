@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from lakelog.broker.fetch_sessions import FetchSessions
     from lakelog.broker.loop_turn import LoopTurn
-    from lakelog.broker.prepared_commits import PreparedCommits
+    from lakelog.broker.offset_commit_template import CommitTemplateTable
     from lakelog.clock import Clock, Entropy
     from lakelog.coordinator.coordinator import GroupCoordinator
     from lakelog.log.log import Log
@@ -208,7 +208,7 @@ class Broker:
     options: BrokerOptions
     fetch_sessions: "FetchSessions"
     loop_turn: "LoopTurn"
-    prepared_commits: "PreparedCommits"
+    offset_commit_templates: "CommitTemplateTable"
 
 
 NO_OPERATIONS: Final = -2_147_483_648

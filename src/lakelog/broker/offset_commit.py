@@ -7,7 +7,7 @@ is judged where the commit is applied, for the whole request; v9 knows the codes
 protocol. A request with nothing left to commit is not judged.
 
 Null metadata is the empty one. Any leader epoch is kept and any offset, also a negative one, as in
-Kafka. A commit of one partition that repeats is not decoded (`prepared_commits`). Ignored:
+Kafka. A commit of one partition that repeats is not decoded (`offset_commit_template`). Ignored:
 `retention_time_ms` (v2 to v4), as retention is the broker's.
 """
 
@@ -18,7 +18,7 @@ from lakelog.broker.call import Answer, Call, Endpoint, Later, answered
 from lakelog.broker.errors import Attempt
 from lakelog.broker.lookup import TopicFinder, check_count
 from lakelog.broker.loop_turn import LoopTurn
-from lakelog.broker.prepared_commits import FIRST_VERSION_BY_ID
+from lakelog.broker.offset_commit_template import FIRST_VERSION_BY_ID
 from lakelog.groups.events import CommitOffsets
 from lakelog.model.errors import ErrorCode
 from lakelog.wire.apis import ApiKey
@@ -54,7 +54,7 @@ async def handle(broker: "Broker", call: Call, request: OffsetCommitRequest) -> 
     if not commit.offsets:
         return commit.response(ErrorCode.NONE)
     if commit.is_single:
-        broker.prepared_commits.see(call, request)
+        broker.offset_commit_templates.see(call, request)
     event = commit.event(api_version=call.version, time_ms=broker.clock.now_ms())
     return answered(broker.groups.commit(event), commit.response)
 
@@ -136,7 +136,7 @@ def _fits(metadata: str, characters_max: int) -> bool:
 
 def repeat(broker: "Broker", call: Call, body: memoryview) -> Answer | Later | None:
     """Keep an offset like the one that this connection committed before."""
-    return broker.prepared_commits.commit(broker, call, body)
+    return broker.offset_commit_templates.commit(broker, call, body)
 
 
 API: Final = Endpoint(ApiKey.OFFSET_COMMIT, range(2, 11), handle, undecoded=repeat)

@@ -2,15 +2,15 @@
 
 A consumer commits again and again for one group, generation, member and topic, so its requests are
 equal in every byte but those of the partition and the offset, which stand side by side, and so are
-the answers but for the partition and the code. As with a prepared statement, what is the same is
-looked into once (`PreparedCommit`); what is asked then is whether the bytes are the same.
+the answers but for the partition and the code. What is the same is looked into once, and kept as an
+`OffsetCommitTemplate`; what is asked then is whether the bytes are the same.
 
 Rules:
 
 - Anything that a broker may find otherwise the next time (topic, partition, group) is looked up
   each time. Where it is not as it should be the request goes the ordinary way and hears why.
-- A commit is prepared when its like comes a second time in a row on one connection, so that whoever
-  commits to many topics in turn, or with other metadata each time, pays for no preparation.
+- A template is made when the like of a commit comes a second time in a row on one connection, so
+  that whoever commits to many topics in turn, or with other metadata each time, pays for none.
 """
 
 import struct
@@ -51,7 +51,7 @@ Like: TypeAlias = tuple[int, OffsetCommitRequest]
 """The version, and the request without its partition and offset: what two that are alike share."""
 
 
-class PreparedCommit(Struct, frozen=True):
+class OffsetCommitTemplate(Struct, frozen=True):
     """All that is the same in the commits of one member to one topic."""
 
     like: Like
@@ -98,43 +98,43 @@ def like_of(request: OffsetCommitRequest, version: int) -> Like:
     return version, _with_offset(request, 0, 0)
 
 
-def prepare(like: Like) -> PreparedCommit:
+def template_of(like: Like) -> OffsetCommitTemplate:
     """Look into what these commits share."""
     version, request = like
     asked = [b"".join(encode(_with_offset(request, at, at), version)) for at in (0, -1)]
     told = [b"".join(encode(_response(request, at), version)) for at in (0, -1)]
     before, after = _around(*asked, size=OFFSET.size)
     answer_before, answer_after = _around(*told, size=VERDICT.size)
-    return PreparedCommit(like, before, after, answer_before, answer_after)
+    return OffsetCommitTemplate(like, before, after, answer_before, answer_after)
 
 
-class PreparedCommits:
+class CommitTemplateTable:
     """The commits that connections repeat."""
 
     def __init__(self) -> None:
-        self._by_connection: dict[int, Like | PreparedCommit] = {}
-        """What the connection's last commit was like, or, where it came again, prepared."""
+        self._by_connection: dict[int, Like | OffsetCommitTemplate] = {}
+        """What the connection's last commit was like, or, where it came again, its template."""
 
     def __len__(self) -> int:
         return len(self._by_connection)
 
-    def prepared_for(self, connection: int) -> PreparedCommit | None:
-        """What is prepared for a connection."""
+    def template_for(self, connection: int) -> OffsetCommitTemplate | None:
+        """The template of a connection's commits, if they repeat."""
         known = self._by_connection.get(connection)
-        return known if isinstance(known, PreparedCommit) else None
+        return known if isinstance(known, OffsetCommitTemplate) else None
 
     def commit(self, broker: "Broker", call: Call, body: memoryview) -> Answer | Later | None:
-        """Commit if it is prepared; None where the request has to go the ordinary way."""
-        prepared = self.prepared_for(call.connection)
-        found = None if prepared is None else prepared.find(body, call.version)
-        if prepared is None or found is None:
+        """Commit if the connection has a template for it; None where it goes the ordinary way."""
+        template = self.template_for(call.connection)
+        found = None if template is None else template.find(body, call.version)
+        if template is None or found is None:
             return None
         partition, offset = found
-        topic = _topic(broker, prepared.like)
+        topic = _topic(broker, template.like)
         if topic is None or not 0 <= partition < topic.partition_count:
             return None
-        event = prepared.event(topic, partition, offset, broker.clock.now_ms())
-        return answered(broker.groups.commit(event), partial(prepared.answer, partition))
+        event = template.event(topic, partition, offset, broker.clock.now_ms())
+        return answered(broker.groups.commit(event), partial(template.answer, partition))
 
     def see(self, call: Call, request: OffsetCommitRequest) -> None:
         """A commit of one partition, in which nothing was wrong, went the ordinary way."""
@@ -143,7 +143,7 @@ class PreparedCommits:
         like = like_of(request, call.version)
         known = self._by_connection
         if known.pop(call.connection, None) == like:
-            known[call.connection] = prepare(like)
+            known[call.connection] = template_of(like)
             return
         if len(known) >= CONNECTIONS_MAX:
             del known[next(iter(known))]  # connections that are gone were not seen for longest

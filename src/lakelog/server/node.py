@@ -17,7 +17,7 @@ from lakelog.broker.api import dispatch
 from lakelog.broker.call import Answer, Broker, BrokerOptions, Call, Later
 from lakelog.broker.fetch_sessions import FetchSessions
 from lakelog.broker.loop_turn import LoopTurn
-from lakelog.broker.prepared_commits import PreparedCommits
+from lakelog.broker.offset_commit_template import CommitTemplateTable
 from lakelog.broker.produce_rows import ProduceRows
 from lakelog.catalog.pointers import TableCreation
 from lakelog.clock import Clock, Entropy, Tasks, agreed_now_ms
@@ -181,7 +181,7 @@ class Node:
             options=options.broker,
             fetch_sessions=FetchSessions(world.entropy),
             loop_turn=LoopTurn(world.clock),
-            prepared_commits=PreparedCommits(),
+            offset_commit_templates=CommitTemplateTable(),
         )
 
     async def _open(self, broker: Broker) -> None:
